@@ -6,7 +6,7 @@
 
 use crate::{
     error::{Done, Error, Result},
-    transport::{Answer, Request, Scope, pause, random_id},
+    transport::{Answer, Request, Scope, Transport, pause, random_id},
 };
 use bytes::Bytes;
 use reqwest::Method;
@@ -14,10 +14,14 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
-use tokio::{runtime::Handle, sync::oneshot, time::Instant};
+use tokio::{
+    runtime::{self, Handle},
+    sync::oneshot,
+    time::Instant,
+};
 
 /// A kind of request that has a form for many items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -56,9 +60,15 @@ impl Kind {
     }
 }
 
-/// The calls that wait, and those in flight, by lane. A lane without either is absent.
+/// The calls that wait, and those in flight, by lane. A lane without either is absent, unless it is still watched.
 #[derive(Default)]
 pub(crate) struct Queues(Mutex<HashMap<Lane, Queue>>);
+
+impl Queues {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Lane, Queue>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Calls travel together only if they are of one kind, for one namespace, and equally patient.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -74,6 +84,8 @@ struct Queue {
     waiting: VecDeque<Waiting>,
     requests_in_flight: usize,
     calls_in_flight: usize,
+    /// The runtimes in which a [`Watch`] is on the calls that wait.
+    watched_in: Vec<runtime::Id>,
 }
 
 struct Waiting {
@@ -105,52 +117,120 @@ pub(crate) async fn send(scope: &Scope, kind: Kind, item: Bytes) -> Result<Answe
 }
 
 async fn send_once(scope: &Scope, kind: Kind, body: Bytes) -> Result<Answer> {
-    let deadline = Instant::now() + scope.timeout;
-    let item = Item { body, deadline };
+    let item = Item { body, deadline: Instant::now() + scope.timeout };
     match join(scope, scope.lane(kind), item) {
         // The caller's own task sends the request: a task between the two would only delay a call that is alone. The exchange is boxed
         // to keep it out of the futures of calls that wait, which would otherwise be as large.
         Joined::Alone(turn, item) => {
             Box::pin(async move { exchange(&Mutex::new(Some(turn)), scope, kind, &[item]).await }).await
         }
-        Joined::Queued(lane, mut answered) => {
-            let result = tokio::select! {
-                result = &mut answered => result,
-                () = tokio::time::sleep_until(deadline) => {
-                    if let Some(queue) = scope.queues().get_mut(&lane) {
-                        queue.expire(deadline, scope.timeout);
-                    }
-                    // Either the line above has failed the call, or its request is in flight and has an end of its own.
-                    answered.await
-                }
-            };
-            result.unwrap_or_else(|_| Err(Error::unavailable(Done::Unknown, "the runtime was shut down")))
-        }
+        Joined::Queued(answered) => answered
+            .await
+            .unwrap_or_else(|_| Err(Error::unavailable(Done::Unknown, "the runtime was shut down"))),
     }
 }
 
 enum Joined {
     /// No request of the lane was in flight. The call is.
     Alone(InFlight, Item),
-    Queued(Lane, oneshot::Receiver<Result<Answer>>),
+    Queued(oneshot::Receiver<Result<Answer>>),
 }
 
 fn join(scope: &Scope, lane: Lane, item: Item) -> Joined {
-    let mut queues = scope.queues();
-    let queue = queues.entry(lane.clone()).or_default();
+    let mut queues = scope.transport.queues.lock();
+    let queue = match queues.get_mut(&lane) {
+        Some(queue) => queue,
+        None => queues.entry(lane.clone()).or_default(),
+    };
     if queue.requests_in_flight == 0 {
         queue.depart(1);
+        drop(queues);
         return Joined::Alone(InFlight { scope: scope.clone(), lane, calls: 1 }, item);
     }
     let (answer, answered) = oneshot::channel();
-    queue.waiting.push_back(Waiting { item, answer, runtime: Handle::current() });
+    let runtime = Handle::current();
+    let watch = queue.needs_watch(runtime.id()).then(|| Watch::new(scope, &lane, runtime.clone()));
+    queue.waiting.push_back(Waiting { item, answer, runtime });
     let ready = queue.take_ready(scope.timeout);
     drop(queues);
+    if let Some(watch) = watch {
+        watch.start();
+    }
     launch(scope, &lane, ready);
-    Joined::Queued(lane, answered)
+    Joined::Queued(answered)
+}
+
+/// Fails the calls of a lane that wait for too long. Most requests are answered before that, and a task that sleeps costs less than a timer
+/// for each call. Each runtime has its own: a call must not depend on a runtime that somebody else blocks.
+struct Watch {
+    transport: Weak<Transport>,
+    lane: Lane,
+    runtime: Handle,
+    is_on: bool,
+}
+
+impl Watch {
+    fn new(scope: &Scope, lane: &Lane, runtime: Handle) -> Watch {
+        Watch { transport: Arc::downgrade(&scope.transport), lane: lane.clone(), runtime, is_on: true }
+    }
+
+    /// [`Queues`] must not be locked: a runtime that was shut down drops the task here.
+    fn start(mut self) {
+        self.runtime.clone().spawn(async move {
+            while let Some(deadline) = self.look() {
+                tokio::time::sleep_until(deadline).await;
+            }
+        });
+    }
+
+    /// Fails the calls that are late. Returns when the next one is. If none waits, the watch is over.
+    fn look(&mut self) -> Option<Instant> {
+        let transport = self.transport.upgrade()?;
+        let mut queues = transport.queues.lock();
+        let queue = queues.get_mut(&self.lane)?;
+        queue.expire(Instant::now(), self.lane.timeout);
+        let next = queue.waiting.front().map(|waiting| waiting.item.deadline);
+        if next.is_none() {
+            self.end(&mut queues);
+        }
+        next
+    }
+
+    fn end(&mut self, queues: &mut HashMap<Lane, Queue>) {
+        self.is_on = false;
+        if let Some(queue) = queues.get_mut(&self.lane) {
+            queue.watched_in.retain(|runtime| *runtime != self.runtime.id());
+            remove_if_unused(queues, &self.lane);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.is_on
+            && let Some(transport) = self.transport.upgrade()
+        {
+            self.end(&mut transport.queues.lock());
+        }
+    }
+}
+
+fn remove_if_unused(queues: &mut HashMap<Lane, Queue>, lane: &Lane) {
+    if queues.get(lane).is_some_and(|queue| queue.requests_in_flight == 0 && queue.watched_in.is_empty()) {
+        queues.remove(lane);
+    }
 }
 
 impl Queue {
+    /// Whether a call of this runtime that begins to wait needs a watch. If so, it counts as watched.
+    fn needs_watch(&mut self, runtime: runtime::Id) -> bool {
+        let is_new = !self.watched_in.contains(&runtime);
+        if is_new {
+            self.watched_in.push(runtime);
+        }
+        is_new
+    }
+
     /// Takes the batches that need not wait any longer, and counts them as in flight.
     fn take_ready(&mut self, timeout: Duration) -> Vec<Vec<Waiting>> {
         if self.next_batch() == 0 {
@@ -281,21 +361,19 @@ struct InFlight {
 impl InFlight {
     fn another(scope: &Scope, kind: Kind, calls: usize) -> InFlight {
         let lane = scope.lane(kind);
-        scope.queues().entry(lane.clone()).or_default().depart(calls);
+        scope.transport.queues.lock().entry(lane.clone()).or_default().depart(calls);
         InFlight { scope: scope.clone(), lane, calls }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let mut queues = self.scope.queues();
+        let mut queues = self.scope.transport.queues.lock();
         let Some(queue) = queues.get_mut(&self.lane) else { return };
         queue.requests_in_flight -= 1;
         queue.calls_in_flight -= self.calls;
         let ready = queue.take_ready(self.scope.timeout);
-        if queue.requests_in_flight == 0 {
-            queues.remove(&self.lane);
-        }
+        remove_if_unused(&mut queues, &self.lane);
         drop(queues);
         launch(&self.scope, &self.lane, ready);
     }
@@ -368,10 +446,6 @@ impl Scope {
     fn lane(&self, kind: Kind) -> Lane {
         let namespace = self.namespace.clone();
         Lane { kind, namespace, timeout: self.timeout, retries: self.retries }
-    }
-
-    fn queues(&self) -> MutexGuard<'_, HashMap<Lane, Queue>> {
-        self.transport.queues.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -187,3 +187,27 @@ async fn a_check_that_nobody_waits_for_does_not_delay_others() {
     let error = client.check([("n", "2")]).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { done: Done::No, .. }), "{error}");
 }
+
+/// The first call is in flight, and its task is never run again. So nobody ends its request, and those who wait behind it have only their own time.
+#[tokio::test]
+async fn calls_that_wait_behind_a_call_that_nobody_polls_fail_in_time() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let client = Limina::builder(url).timeout(Duration::from_millis(100)).retries(0).build().unwrap();
+    let mut first = client.check([("n", "1")]).into_future();
+    let polled_once = tokio::time::timeout(Duration::ZERO, &mut first).await;
+    assert!(polled_once.is_err(), "nobody answers");
+    let elsewhere = client.clone();
+    let elsewhere = std::thread::spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move { elsewhere.check([("n", "2")]).await.unwrap_err() })
+    });
+    // The second one begins to wait when the first watch is over.
+    for n in ["3", "4"] {
+        let error = client.check([("n", n)]).await.unwrap_err();
+        assert!(matches!(error, Error::Unavailable { done: Done::No, .. }), "{error}");
+    }
+    let error = elsewhere.join().unwrap();
+    assert!(matches!(error, Error::Unavailable { done: Done::No, .. }), "{error}");
+    drop(first);
+}
