@@ -1,19 +1,17 @@
 //! Checks of the limiter, counted by rule and result.
 
 use super::unmatched_checks::UnmatchedChecks;
+use hashbrown::HashMap;
 use limina_engine::{
     Command, Name, Outcome, Request,
-    limiter::{self, Decision, Refusal, Reply},
+    limiter::{self, Decision, LimitStatus, Refusal, Reply},
 };
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
     registry::Registry,
 };
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 /// The most rules that have labels of their own. All other rules share counters with empty labels.
 const MAX_NAMED: usize = 1_000;
@@ -36,9 +34,21 @@ struct Known {
 }
 
 impl Known {
+    fn of<'k>(&'k self, namespace: &Name) -> KnownRules<'k> {
+        KnownRules { rules: self.rules.get(namespace), others: self.others.as_ref() }
+    }
+}
+
+/// The rules of a namespace that were counted before.
+struct KnownRules<'k> {
+    rules: Option<&'k HashMap<Name, Results>>,
+    others: Option<&'k Results>,
+}
+
+impl<'k> KnownRules<'k> {
     /// None if the rule was never counted, and its counters must be created.
-    fn results_of(&self, namespace: &Name, rule: &Name) -> Option<&Results> {
-        self.rules.get(namespace).and_then(|rules| rules.get(rule)).or(self.others.as_ref())
+    fn results_of(&self, rule: &Name) -> Option<&'k Results> {
+        self.rules.and_then(|rules| rules.get(rule)).or(self.others)
     }
 }
 
@@ -54,6 +64,18 @@ struct Results {
     allowed: Counter,
     refused: Counter,
     shadow_refused: Counter,
+}
+
+impl Results {
+    fn count(&self, decision: &Decision, limit: &LimitStatus) {
+        match (limit.exceeded, limit.shadow) {
+            (true, true) => drop(self.shadow_refused.inc()),
+            (true, false) => drop(self.refused.inc()),
+            (false, _) if !decision.is_refused() => drop(self.allowed.inc()),
+            // Another limit refused the check.
+            (false, _) => {}
+        }
+    }
 }
 
 /// A request with checks that are counted: checks that take something, or would have if they had passed.
@@ -92,68 +114,78 @@ impl RuleChecks {
     /// Counts the results of a request's checks.
     pub(crate) fn count(&self, checks: &CountedChecks, outcome: &Outcome) {
         let Outcome::Limiter(result) = outcome else { return };
+        let namespace = &checks.namespace;
         match result {
             Ok(Reply::Allowed(decision) | Reply::Set(decision) | Reply::LeaseTaken { decision, .. }) => {
-                self.count_check(&checks.namespace, decision);
+                self.count_unmatched(namespace, decision);
+                self.count_decisions(namespace, [decision]);
             }
             // A counter counts even if no rule applies, and needs none to give back.
             Ok(Reply::Moved { decision, .. }) | Err(Refusal::LimitReached(decision)) => {
-                self.count_decision(&checks.namespace, decision);
+                self.count_decisions(namespace, [decision]);
             }
-            Err(Refusal::NoRuleApplies { .. }) => self.unmatched.count(&checks.namespace),
+            Err(Refusal::NoRuleApplies { .. }) => self.unmatched.count(namespace),
             Ok(Reply::Batch(decisions)) => {
-                for (index, decision) in decisions.iter().enumerate() {
-                    if checks.dry_runs.binary_search(&index).is_ok() {
-                        continue;
-                    }
+                let is_counted = |index| checks.dry_runs.binary_search(&index).is_err();
+                let counted = || decisions.iter().enumerate().filter(|(index, _)| is_counted(*index));
+                for (_, decision) in counted() {
                     match decision {
-                        Ok(decision) => self.count_check(&checks.namespace, decision),
-                        Err(Refusal::NoRuleApplies { .. }) => self.unmatched.count(&checks.namespace),
+                        Ok(decision) => self.count_unmatched(namespace, decision),
+                        Err(Refusal::NoRuleApplies { .. }) => self.unmatched.count(namespace),
                         Err(_) => {}
                     }
                 }
+                self.count_decisions(namespace, counted().filter_map(|(_, decision)| decision.as_ref().ok()));
             }
             _ => {}
         }
     }
 
-    fn count_check(&self, namespace: &Name, decision: &Decision) {
+    fn count_unmatched(&self, namespace: &Name, decision: &Decision) {
         if decision.limits.is_empty() {
             self.unmatched.count(namespace);
         }
-        self.count_decision(namespace, decision);
     }
 
-    fn count_decision(&self, namespace: &Name, decision: &Decision) {
-        for limit in &decision.limits {
-            let Some(rule) = &limit.rule else { continue };
-            self.with_results_of(namespace, rule, |results| match (limit.exceeded, limit.shadow) {
-                (true, true) => drop(results.shadow_refused.inc()),
-                (true, false) => drop(results.refused.inc()),
-                (false, _) if !decision.is_refused() => drop(results.allowed.inc()),
-                // Another limit refused the check.
-                (false, _) => {}
-            });
-        }
-    }
-
-    fn with_results_of(&self, namespace: &Name, rule: &Name, count: impl Fn(&Results)) {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(results) = known.results_of(namespace, rule) {
-            return count(results);
-        }
-        drop(known);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.results_of(namespace, rule).is_none() {
-            if known.count >= MAX_NAMED {
-                known.others = Some(self.make("", ""));
-            } else {
-                known.count += 1;
-                let results = self.make(namespace.as_str(), rule.as_str());
-                known.rules.entry(namespace.clone()).or_default().insert(rule.clone(), results);
+    /// Counts decisions of one namespace by their rules. The namespace is looked up once for all of them.
+    fn count_decisions<'d>(&self, namespace: &Name, decisions: impl IntoIterator<Item = &'d Decision>) {
+        let mut known = self.known();
+        let mut rules = known.of(namespace);
+        for decision in decisions {
+            for limit in &decision.limits {
+                let Some(rule) = &limit.rule else { continue };
+                let results = match rules.results_of(rule) {
+                    Some(results) => results,
+                    None => {
+                        drop(known);
+                        self.add(namespace, rule);
+                        known = self.known();
+                        rules = known.of(namespace);
+                        rules.results_of(rule).expect("rules are only added")
+                    }
+                };
+                results.count(decision, limit);
             }
         }
-        count(known.results_of(namespace, rule).expect("created above"));
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates the counters of a rule, unless somebody else just has.
+    fn add(&self, namespace: &Name, rule: &Name) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.of(namespace).results_of(rule).is_some() {
+            return;
+        }
+        if known.count >= MAX_NAMED {
+            known.others = Some(self.make("", ""));
+        } else {
+            known.count += 1;
+            let results = self.make(namespace.as_str(), rule.as_str());
+            known.rules.entry(namespace.clone()).or_default().insert(rule.clone(), results);
+        }
     }
 
     fn make(&self, namespace: &str, rule: &str) -> Results {

@@ -7,7 +7,7 @@ use super::{
         RequestBody,
     },
     from_wire::{CheckedBatch, batch as checked_batch, ledger as from_wire},
-    json,
+    json, json_of_size,
     lists::{limits_by_use, list},
     problem::Failure,
     routes::{Route, delete, get, patch, post},
@@ -322,6 +322,9 @@ async fn transfer<T: RequestBody>(
     app.submit(namespace, idempotency, command, StatusCode::OK).await
 }
 
+/// About how long the result of an operation in a batch is.
+const EXPECTED_RESULT: usize = 128;
+
 /// Executes the valid items. Each invalid item gets a problem document in its place.
 async fn batch<I>(
     app: App,
@@ -336,7 +339,8 @@ async fn batch<I>(
     let command = Command::Ledger(ledger::Command::Batch(ledger::Batch::new(transfers)?));
     match app.ask(namespace, idempotency, command).await {
         Ok(Outcome::Ledger(Ok(Reply::Batch(results)))) => {
-            Ok(json(StatusCode::OK, &to_wire::merged_batch(results, problems)))
+            let expected = results.len() * EXPECTED_RESULT;
+            Ok(json_of_size(StatusCode::OK, &to_wire::merged_batch(results, problems), expected))
         }
         other => status::answer(other, StatusCode::OK),
     }

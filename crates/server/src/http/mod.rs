@@ -333,6 +333,13 @@ async fn method_not_allowed(State(app): State<App>, request: Request) -> Failure
 
 /// An answer with a JSON body.
 fn json<T: Serialize>(status: StatusCode, body: &T) -> Response {
-    let bytes = serde_json::to_vec(body).expect("wire types have string keys, and memory accepts all bytes");
+    json_of_size(status, body, 128)
+}
+
+/// An answer with a JSON body of about this many bytes. A long body that outgrows its memory again and again is copied each time.
+fn json_of_size<T: Serialize>(status: StatusCode, body: &T, expected: usize) -> Response {
+    let mut bytes = Vec::with_capacity(expected);
+    serde_json::to_writer(&mut bytes, body)
+        .expect("wire types have string keys, and memory accepts all bytes");
     (status, [(CONTENT_TYPE, "application/json")], bytes).into_response()
 }

@@ -5,7 +5,7 @@ use super::{
         App,
         extract::{Batched, Call, Changing, Paging, Searching, Unparsed},
         from_wire::{CheckedBatch, batch as checked_batch, limiter as from_wire, query},
-        json, status,
+        json, json_of_size, status,
         to_wire::limiter as to_wire,
     },
     Answer, list, submit,
@@ -13,7 +13,7 @@ use super::{
 use axum::{extract::State, http::StatusCode};
 use limina_engine::{
     self as engine, Outcome,
-    limiter::{CheckBatch, Command, CounterId, CounterInfo, Refusal, Reply},
+    limiter::{CheckBatch, Command, CounterId, CounterInfo, Decision, Refusal, Reply},
 };
 use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
@@ -52,10 +52,18 @@ pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unpa
     let command = engine::Command::Limiter(Command::CheckBatch(CheckBatch::new(items)?));
     match app.ask(namespace, idempotency, command).await {
         Ok(Outcome::Limiter(Ok(Reply::Batch(decisions)))) => {
-            Ok(json(StatusCode::OK, &to_wire::check_batch(&decisions, problems)))
+            let expected = decisions.iter().map(expected_bytes).sum();
+            Ok(json_of_size(StatusCode::OK, &to_wire::check_batch(&decisions, problems), expected))
         }
         other => status::answer(other, StatusCode::OK),
     }
+}
+
+/// About how long the result of a check in a batch is.
+fn expected_bytes(result: &Result<Decision, Refusal>) -> usize {
+    const ITEM: usize = 64;
+    const LIMIT: usize = 192;
+    ITEM + LIMIT * result.as_ref().map_or(0, |decision| decision.limits.len())
 }
 
 /// Take from a counter, or give back to it.
