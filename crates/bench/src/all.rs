@@ -16,7 +16,7 @@ pub(crate) const FAMILIES: [(&str, &[&str]); 8] = [
     (
         "limiter",
         &[
-            "--only=in-process,in-process-batch,http,http-batch,echo,echo-batch,redis,redis-batch,engine-windows,limitador,governor",
+            "--only=in-process,in-process-batch,http,http-batch,http-namespaces,http-batch-namespaces,echo,echo-batch,redis,redis-batch,engine-windows,limitador,governor",
             "--groups=1000",
         ],
     ),

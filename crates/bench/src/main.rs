@@ -23,6 +23,7 @@ mod load;
 mod locks;
 mod machine;
 mod measure;
+mod namespaces;
 mod overload;
 mod postgres;
 mod process;

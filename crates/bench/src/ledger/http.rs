@@ -1,7 +1,11 @@
 //! The ledger over HTTP.
 
 use super::workload::{CEILING, Client, Operation};
-use crate::{Failed, http::Connection};
+use crate::{
+    Failed,
+    http::Connection,
+    namespaces::{InTurn, NAMESPACES},
+};
 use limina_engine::Name;
 use std::fmt::Write;
 
@@ -42,5 +46,22 @@ impl Client for Connection {
         self.json = format!(r#"{{"limit_names":["{limit}"]{operation}}}"#);
         self.post_expecting("/ledger/values", 200).await?;
         Ok(())
+    }
+}
+
+impl Client for InTurn {
+    async fn create(&mut self, limits: &[Name]) -> Result<(), Failed> {
+        for _ in 0..NAMESPACES {
+            self.next().create(limits).await?;
+        }
+        Ok(())
+    }
+
+    async fn hold(&mut self, operations: &[Operation]) -> Result<u64, Failed> {
+        self.next().hold(operations).await
+    }
+
+    async fn commit(&mut self, operations: &[Operation]) -> Result<u64, Failed> {
+        self.same().commit(operations).await
     }
 }

@@ -15,8 +15,10 @@ use crate::{
         self, Bench, Common, Connections, Family, Measure, Phase, Row, Start, System, contend, positive,
         warm_up_and_measure, with_warm_up,
     },
+    http::Http,
     load::{Contender, Load, Until, drive},
     measure::Measured,
+    namespaces::{ManyNamespaces, NAMESPACES},
     postgres::{Database, start_server},
     summary::Role,
 };
@@ -56,6 +58,10 @@ pub(crate) enum Kind {
     Http,
     /// The same in batches
     HttpBatch,
+    /// Limina over HTTP, one hold or commit a request, in 64 namespaces in turn
+    HttpNamespaces,
+    /// The same in batches
+    HttpBatchNamespaces,
     /// An HTTP server that does nothing
     Echo,
     /// PostgreSQL, one hold or commit a transaction
@@ -71,8 +77,17 @@ pub(crate) enum Kind {
 impl Kind {
     fn is_batched(self) -> bool {
         match self {
-            Kind::InProcessBatch | Kind::HttpBatch | Kind::PostgresBatch | Kind::RedisBatch => true,
-            Kind::InProcess | Kind::Http | Kind::Echo | Kind::Postgres | Kind::Redis => false,
+            Kind::InProcessBatch
+            | Kind::HttpBatch
+            | Kind::HttpBatchNamespaces
+            | Kind::PostgresBatch
+            | Kind::RedisBatch => true,
+            Kind::InProcess
+            | Kind::Http
+            | Kind::HttpNamespaces
+            | Kind::Echo
+            | Kind::Postgres
+            | Kind::Redis => false,
         }
     }
 }
@@ -85,16 +100,18 @@ impl frame::Kind for Kind {
             Kind::InProcess | Kind::InProcessBatch => System::InProcess,
             Kind::Http | Kind::HttpBatch => System::Http,
             Kind::Echo => System::Echo,
-            Kind::Postgres | Kind::PostgresBatch => System::Other,
+            Kind::HttpNamespaces | Kind::HttpBatchNamespaces | Kind::Postgres | Kind::PostgresBatch => {
+                System::Other
+            }
             Kind::Redis | Kind::RedisBatch => System::Redis,
         }
     }
 
     fn rival(self) -> Option<&'static str> {
-        match self.system() {
-            System::Other => Some("postgres"),
-            System::Redis => Some("redis"),
-            System::InProcess | System::Http | System::Echo => None,
+        match self {
+            Kind::Postgres | Kind::PostgresBatch => Some("postgres"),
+            Kind::Redis | Kind::RedisBatch => Some("redis"),
+            _ => None,
         }
     }
 
@@ -107,9 +124,10 @@ impl frame::Kind for Kind {
     }
 
     fn contender(self) -> (&'static str, Role) {
-        match self.system() {
-            System::Other => ("PostgreSQL", Role::Rival),
-            system => system.contender(),
+        match self {
+            Kind::Postgres | Kind::PostgresBatch => ("PostgreSQL", Role::Rival),
+            Kind::HttpNamespaces | Kind::HttpBatchNamespaces => ("Limina, 64 namespaces", Role::Bound),
+            _ => self.system().contender(),
         }
     }
 
@@ -143,8 +161,9 @@ impl<T: Client> Measure<Kind, T> for Ledger {
         kind: Kind,
         contender: &C,
     ) -> Result<Measured, Failed> {
-        create(contender, &self.work).await?;
-        let operations = |phase: Phase, client| Operations::new(self.work.clone(), phase.name(), client);
+        let work = self.work_of(kind);
+        create(contender, &work).await?;
+        let operations = |phase: Phase, client| Operations::new(work.clone(), phase.name(), client);
         warm_up_and_measure(contender, self.load(kind), self.options.common.seconds, operations).await
     }
 
@@ -158,7 +177,8 @@ impl<T: Client> Measure<Kind, T> for Ledger {
             return Ok(());
         }
         let drive = async |load, phase, until| {
-            drive(contender, load, until, |client| Operations::new(self.work.clone(), phase, client)).await
+            let work = self.work_of(row.kind);
+            drive(contender, load, until, |client| Operations::new(work.clone(), phase, client)).await
         };
         let fill = drive(self.batches(), FILL, Until::Finished(self.options.fill)).await?;
         let again = drive(row.load, "full", Until::Time(self.options.common.seconds)).await?;
@@ -182,6 +202,17 @@ impl<T: Client> Measure<Kind, T> for Ledger {
 }
 
 impl Ledger {
+    /// Many namespaces have as many limits together as one has otherwise.
+    fn work_of(&self, kind: Kind) -> Work {
+        let Options { limits, changes, .. } = self.options;
+        match kind {
+            Kind::HttpNamespaces | Kind::HttpBatchNamespaces => {
+                Work::new((limits / NAMESPACES).max(changes), changes)
+            }
+            _ => self.work.clone(),
+        }
+    }
+
     fn batches(&self) -> Load {
         self.options.connections.load(Some(self.options.batch))
     }
@@ -201,6 +232,10 @@ impl Family<Kind> for Ledger {
     }
 
     async fn measure_other(&mut self, kind: Kind, start: Start<'_>) -> Result<Option<Row<Kind>>, Failed> {
+        if matches!(kind, Kind::HttpNamespaces | Kind::HttpBatchNamespaces) {
+            let server = Http::limina(start.program, start.directory)?;
+            return contend(self, kind, ManyNamespaces::new(server)).await.map(Some);
+        }
         let database = Database::<postgres::Session>::create(start_server(start.directory)?).await?;
         contend(self, kind, database).await.map(Some)
     }

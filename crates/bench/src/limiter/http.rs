@@ -1,7 +1,11 @@
 //! The limiter over HTTP.
 
 use super::workload::{Case, Client, LIMIT, PER_SECONDS, RULE, Rule};
-use crate::{Failed, http::Connection};
+use crate::{
+    Failed,
+    http::Connection,
+    namespaces::{InTurn, NAMESPACES},
+};
 use std::fmt::Write;
 
 impl Client for Connection {
@@ -25,6 +29,19 @@ impl Client for Connection {
             json.push_str("}}");
         });
         self.post_operations("/limiter/check", subjects.len()).await
+    }
+}
+
+impl Client for InTurn {
+    async fn create(&mut self, case: Case, number: usize) -> Result<(), Failed> {
+        for _ in 0..NAMESPACES {
+            self.next().create(case, number).await?;
+        }
+        Ok(())
+    }
+
+    async fn check(&mut self, case: Case, subjects: &[usize]) -> Result<u64, Failed> {
+        self.next().check(case, subjects).await
     }
 }
 

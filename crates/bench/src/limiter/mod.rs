@@ -15,11 +15,13 @@ pub(crate) mod workload;
 use crate::{
     Failed,
     frame::{
-        self, Bench, Common, Connections, Family, Kind as _, Measure, Row, Rows, Start, System, positive,
-        warm_up_and_measure, with_warm_up,
+        self, Bench, Common, Connections, Family, Kind as _, Measure, Row, Rows, Start, System, contend,
+        positive, warm_up_and_measure, with_warm_up,
     },
+    http::Http,
     load::{Contender, Load},
     measure::{Measured, Rounds},
+    namespaces::ManyNamespaces,
     summary::{Bar, Comparison, Role},
 };
 pub(crate) use crates::program as rival_crates;
@@ -79,6 +81,10 @@ pub(crate) enum Kind {
     Http,
     /// The same in batches
     HttpBatch,
+    /// Limina over HTTP, one check a request, in 64 namespaces in turn
+    HttpNamespaces,
+    /// The same in batches
+    HttpBatchNamespaces,
     /// An HTTP server that does nothing
     Echo,
     /// The same in batches
@@ -107,7 +113,14 @@ pub(crate) enum Section {
 
 impl Kind {
     fn is_batched(self) -> bool {
-        matches!(self, Kind::InProcessBatch | Kind::HttpBatch | Kind::EchoBatch | Kind::RedisBatch)
+        matches!(
+            self,
+            Kind::InProcessBatch
+                | Kind::HttpBatch
+                | Kind::HttpBatchNamespaces
+                | Kind::EchoBatch
+                | Kind::RedisBatch
+        )
     }
 }
 
@@ -124,6 +137,8 @@ impl frame::Kind for Kind {
             | Kind::EngineCounters
             | Kind::Limitador
             | Kind::Governor
+            | Kind::HttpNamespaces
+            | Kind::HttpBatchNamespaces
             | Kind::Rules
             | Kind::Groups
             | Kind::Changes => System::Other,
@@ -145,6 +160,13 @@ impl frame::Kind for Kind {
 
     fn work(self) -> &'static str {
         if self.is_batched() { "relaxed checks in batches" } else { "check, relaxed" }
+    }
+
+    fn contender(self) -> (&'static str, Role) {
+        match self {
+            Kind::HttpNamespaces | Kind::HttpBatchNamespaces => ("Limina, 64 namespaces", Role::Bound),
+            _ => self.system().contender(),
+        }
     }
 
     type Section = Section;
@@ -282,6 +304,10 @@ impl Family<Kind> for Limiter {
 
     async fn measure_other(&mut self, kind: Kind, start: Start<'_>) -> Result<Option<Row<Kind>>, Failed> {
         let time = self.options.common.seconds;
+        if matches!(kind, Kind::HttpNamespaces | Kind::HttpBatchNamespaces) {
+            let server = Http::limina(start.program, start.directory)?;
+            return contend(self, kind, ManyNamespaces::new(server)).await.map(Some);
+        }
         // A kind has only cases of its own sort: two of these three lists are empty.
         for (what, case) in self.options.engine_cases(kind) {
             let measure = move || engine::measure(what, case, time);
