@@ -163,8 +163,10 @@ async fn a_panic_in_the_task_of_a_client_closes_the_shard() {
     let limit = NewLimit { name: name("a"), limit_id: None, context: Context::default(), ceiling: None };
     ask(&service, Command::Ledger(ledger::Command::CreateLimit(limit))).await.expect("the shard serves");
     store.panic_in_look_ups_of(SHARD);
-    // The look-up of the operation's id panics in the first poll, before the shard's task runs.
-    assert_eq!(ask(&service, hold("op")).now_or_never(), Some(Err(Unavailable::OutcomeUnknown)));
+    // The look-up of the operation's id panics in the first poll. The answer comes when the shard's task has ended.
+    let mut lost = pin!(ask(&service, hold("op")));
+    assert!(lost.as_mut().now_or_never().is_none());
+    assert_eq!(lost.await.unwrap_err(), Unavailable::OutcomeUnknown);
     let NodeFailure::Shard { shard, .. } = node.failed().await else { panic!("the shard has failed") };
     assert_eq!(shard, SHARD.0);
     assert_eq!(ask(&service, hold("op")).await.unwrap_err(), Unavailable::ShardUnavailable);

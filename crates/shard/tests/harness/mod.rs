@@ -113,7 +113,7 @@ impl Bench {
         }
     }
 
-    fn carry_out(&mut self, output: Output<String>) {
+    pub(crate) fn carry_out(&mut self, output: Output<String>) {
         match output {
             Output::Fetch(reads) => {
                 let answers: Vec<_> =
