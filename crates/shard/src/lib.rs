@@ -10,6 +10,7 @@
 
 mod batch;
 pub mod clock;
+mod direct;
 mod open;
 pub mod output;
 mod queue;

@@ -22,7 +22,17 @@ fn run(seeds: std::ops::Range<u64>, requests: u64) -> Report {
 /// The runs were full of trouble.
 fn check(total: &Report) {
     let Report {
-        crashes, losses, unknown_happened, waits, stops, lags, held_back, slices, followers, ..
+        direct,
+        crashes,
+        losses,
+        unknown_happened,
+        waits,
+        stops,
+        lags,
+        held_back,
+        slices,
+        followers,
+        ..
     } = total;
     assert!(
         *crashes > 40
@@ -35,6 +45,7 @@ fn check(total: &Report) {
             && *slices > 500,
         "the faults did not happen: {total:?}"
     );
+    assert!(*direct > 1_000, "few requests were decided as soon as they arrived: {total:?}");
     let Counts { changes, begun, moves, compared, .. } = followers;
     assert!(
         *changes > 800 && *begun > 100 && *moves > 20 && *compared > 150,
