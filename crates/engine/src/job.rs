@@ -6,6 +6,7 @@ use crate::{
     ledger, limiter,
     request::{BatchCommand, Command},
 };
+use alloc::boxed::Box;
 
 /// A request on its way through the engine.
 #[derive(Debug)]
@@ -16,7 +17,8 @@ pub struct Job {
     pub(crate) is_begun: bool,
     /// Whether the request has changed something already.
     pub(crate) changed: bool,
-    pub(crate) progress: Progress,
+    /// None if the request is no batch. A job moves through several queues, so what few jobs need is apart from it.
+    pub(crate) progress: Option<Box<Progress>>,
     /// What is kept of the reply under the request's idempotency key.
     pub(crate) kept: Option<KeptParts>,
     /// The period that had a reply under this key before, which no longer counts.
@@ -46,10 +48,10 @@ impl Job {
         Job {
             weight: request.weight(),
             may_have_begun: false,
+            progress: request.command.as_batch().map(|_| Box::default()),
             request,
             is_begun: false,
             changed: false,
-            progress: Progress::default(),
             kept: None,
             replaced: None,
             kept_results: 0,
@@ -59,7 +61,7 @@ impl Job {
 
     /// The number of a batch's items that are decided, including those of an earlier request under the same key.
     pub fn done(&self) -> usize {
-        self.progress.done()
+        self.progress.as_ref().map_or(0, |progress| progress.done())
     }
 
     /// The number of a batch's items that an earlier request under the same idempotency key had decided.
@@ -90,12 +92,22 @@ impl Job {
 
     /// The outcome of a batch's items from the item `from` on, as far as they are decided.
     pub fn results_from(&self, from: usize) -> Outcome {
+        let progress = self.progress.as_ref().expect("only a batch has items");
         match &self.request.command {
-            Command::Limiter(_) => Outcome::Limiter(Ok(self.progress.limiter.results_from(from))),
-            Command::Decisions(_) => Outcome::Decisions(Ok(self.progress.decisions.results_from(from))),
-            _ => Outcome::Ledger(Ok(self.progress.ledger.results_from(from))),
+            Command::Limiter(_) => Outcome::Limiter(Ok(progress.limiter.results_from(from))),
+            Command::Decisions(_) => Outcome::Decisions(Ok(progress.decisions.results_from(from))),
+            _ => Outcome::Ledger(Ok(progress.ledger.results_from(from))),
         }
     }
+}
+
+/// The batch of a request, and how far it has come.
+pub(crate) fn batch_of<'j>(
+    request: &'j Request,
+    progress: &'j mut Option<Box<Progress>>,
+) -> (BatchCommand<'j>, &'j mut Progress) {
+    let batch = request.command.as_batch().expect("only a batch is done in slices");
+    (batch, progress.as_mut().expect("the job of a batch has it"))
 }
 
 impl Progress {

@@ -2,7 +2,7 @@
 
 use crate::{
     invalid::{Invalid, Reason, check_bytes, check_items, key_path},
-    small_bytes::SmallBytes,
+    small_bytes::{ByteBuffer, SmallBytes},
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::{borrow::Borrow, cmp::Ordering, fmt};
@@ -220,7 +220,7 @@ impl KeyValues {
     }
 
     /// Appends the bytes of the pairs with these keys, which are in order. False if one is missing.
-    pub(crate) fn project<K: AsRef<str>>(&self, keys: &[K], out: &mut Vec<u8>) -> bool {
+    pub(crate) fn project<K: AsRef<str>>(&self, keys: &[K], out: &mut ByteBuffer) -> bool {
         let mut pairs = self.raw();
         keys.iter().all(|key| {
             let key = key.as_ref().as_bytes();

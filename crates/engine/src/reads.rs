@@ -120,15 +120,26 @@ impl<'a> Reader<'a> {
 
     /// The record under `key`, decoded.
     pub(crate) fn get<T: DeserializeOwned>(&self, key: impl AsRef<[u8]>) -> Result<Option<T>, ReadError> {
-        let key = key.as_ref();
-        let value = match self.building.get(self.sealed, key) {
-            Some(recent) => recent,
+        self.get_bytes(key.as_ref())?.map(decode).transpose()
+    }
+
+    /// The first fields of the record under `key`, decoded. This takes less time than decoding all of it.
+    pub(crate) fn get_first<T: DeserializeOwned>(
+        &self,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<T>, ReadError> {
+        let decode = |bytes| record::decode_first(bytes).map(|(fields, _)| fields);
+        self.get_bytes(key.as_ref())?.map(decode).transpose().map_err(|_| ReadError::Unreadable)
+    }
+
+    fn get_bytes(&self, key: &[u8]) -> Result<Option<&'a [u8]>, ReadError> {
+        match self.building.get(self.sealed, key) {
+            Some(recent) => Ok(recent),
             None => match self.fetched_value(key)? {
-                ReadResult::Value(value) => value.as_deref(),
-                _ => return Err(ReadError::Unreadable),
+                ReadResult::Value(value) => Ok(value.as_deref()),
+                _ => Err(ReadError::Unreadable),
             },
-        };
-        value.map(decode).transpose()
+        }
     }
 
     /// The last record with `from <= key <= at`, decoded, with its key. Records that are read this way are never removed one by

@@ -1,7 +1,7 @@
 //! Immutable byte strings that are usually short.
 
 use crate::resident;
-use alloc::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
 use core::{
     cmp::Ordering,
     hash::{Hash, Hasher},
@@ -44,6 +44,46 @@ impl SmallBytes {
     }
 }
 
+/// The largest number of bytes that a [`ByteBuffer`] collects without an allocation.
+const SHORT: usize = 64;
+
+/// Collects bytes, without an allocation if they are few.
+#[derive(Debug)]
+pub(crate) struct ByteBuffer {
+    short: [u8; SHORT],
+    length: usize,
+    /// All bytes, if they are more than [`SHORT`]; else empty.
+    long: Vec<u8>,
+}
+
+impl ByteBuffer {
+    pub(crate) fn new() -> ByteBuffer {
+        ByteBuffer { short: [0; SHORT], length: 0, long: Vec::new() }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.length = 0;
+        self.long.clear();
+    }
+
+    pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        if end <= SHORT {
+            self.short[self.length..end].copy_from_slice(bytes);
+        } else {
+            if self.length <= SHORT {
+                self.long.extend_from_slice(&self.short[..self.length]);
+            }
+            self.long.extend_from_slice(bytes);
+        }
+        self.length = end;
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        if self.length <= SHORT { &self.short[..self.length] } else { &self.long }
+    }
+}
+
 impl PartialEq for SmallBytes {
     fn eq(&self, other: &SmallBytes) -> bool {
         self.as_slice() == other.as_slice()
@@ -74,7 +114,6 @@ impl Hash for SmallBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     #[test]
     fn inline_and_shared_bytes_read_back() {
@@ -87,5 +126,18 @@ mod tests {
         }
         assert!(made.is_sorted_by(|a, b| a < b));
         assert_eq!(size_of::<SmallBytes>(), 32);
+    }
+
+    #[test]
+    fn a_buffer_collects_few_and_many_bytes() {
+        let all: Vec<u8> = (0..200).collect();
+        let mut buffer = ByteBuffer::new();
+        for piece in [1, 7, 64, 65, 200] {
+            for length in [0, 1, 63, 64, 65, 128, 200] {
+                buffer.clear();
+                all[..length].chunks(piece).for_each(|bytes| buffer.extend_from_slice(bytes));
+                assert_eq!(buffer.as_slice(), &all[..length], "{length} bytes, {piece} at a time");
+            }
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     limiter::{MAX_COUNT, Take},
     locks::{Acquire, Lock},
 };
-use alloc::{format, vec::Vec};
+use alloc::{boxed::Box, format, vec::Vec};
 use core::ops::Deref;
 use serde::{Deserialize, Serialize};
 
@@ -190,7 +190,8 @@ pub struct Decide {
     pub(super) operation_id: Name,
     pub(super) owner: Option<Name>,
     pub(super) ttl: Millis,
-    pub(super) parts: Parts,
+    /// In a box: every command would be as large as the largest one.
+    pub(super) parts: Box<Parts>,
     pub(super) dry_run: bool,
     pub(super) explain: bool,
     pub(super) wait: Millis,
@@ -222,7 +223,7 @@ impl Decide {
             operation_id,
             owner: None,
             ttl,
-            parts,
+            parts: Box::new(parts),
             dry_run: false,
             explain: false,
             wait: Millis(0),
@@ -320,12 +321,12 @@ impl Decide {
 
     /// About how much work the request is, in units of about a microsecond.
     pub(crate) fn weight(&self) -> usize {
-        let Parts { checks, holds, locks, event, .. } = &self.parts;
+        let Parts { checks, holds, locks, event, .. } = &*self.parts;
         8 + 4 * (checks.len() + holds.len() + locks.len() + usize::from(event.is_some()))
     }
 
     fn validate(&self) -> Result<(), Invalid> {
-        let Parts { checks, holds, create_missing: _, locks, event } = &self.parts;
+        let Parts { checks, holds, create_missing: _, locks, event } = &*self.parts;
         check_items("checks", checks.len(), 0..=Decide::MAX_CHECKS)?;
         check_items("holds", holds.len(), 0..=Decide::MAX_HOLDS)?;
         check_items("locks", locks.len(), 0..=Decide::MAX_LOCKS)?;

@@ -92,7 +92,7 @@ pub(super) fn try_at(
     }
     let slots = touched.slots(&takes);
 
-    let Parts { checks, holds, locks: wanted, event, .. } = &request.parts;
+    let Parts { checks, holds, locks: wanted, event, .. } = &*request.parts;
     let mut refused = Refused {
         holds: refused_holds(decisions, families, turn.now, request),
         locks: locks::parts::ask(families.locks, turn.now, wanted, place),
@@ -183,7 +183,7 @@ fn find_mistakes(
     request: &Decide,
     touched: &limiter::parts::Touched,
 ) -> Result<(), Refusal> {
-    let Parts { checks, holds, create_missing, event, .. } = &request.parts;
+    let Parts { checks, holds, create_missing, event, .. } = &*request.parts;
     let missing = holds.iter().map(|change| &change.limit_name);
     let missing: Vec<_> = missing.filter(|name| families.ledger.find(name).is_none()).cloned().collect();
     if !create_missing && !missing.is_empty() {
@@ -258,7 +258,7 @@ fn growth(
     if turn.quotas.is_empty() {
         return Ok(0);
     }
-    let Parts { checks, holds, locks: wanted, event, .. } = &request.parts;
+    let Parts { checks, holds, locks: wanted, event, .. } = &*request.parts;
     let (limits, limit_bytes) = ledger::parts::growth(families.ledger, holds);
     families.ledger.check_numbers(limits)?;
     turn.check_quota(Quota::LedgerLimits, families.ledger.len(), limits)?;
@@ -287,7 +287,7 @@ fn make(
     request: &Decide,
     taken: Vec<limiter::parts::Taken>,
 ) -> Open {
-    let Parts { holds, locks: wanted, event, .. } = &request.parts;
+    let Parts { holds, locks: wanted, event, .. } = &*request.parts;
     let (position, holds) = match holds.is_empty() {
         true => (turn.advance(), Vec::new()),
         false => ledger::parts::hold(families.ledger, turn, &request.operation_id, holds),
@@ -326,7 +326,7 @@ fn dry_run(
     now: Time,
     limits: Vec<limiter::LimitOfCheck>,
 ) -> Decision {
-    let Parts { holds, event, .. } = &request.parts;
+    let Parts { holds, event, .. } = &*request.parts;
     Decision {
         values: ledger::parts::values_with(families.ledger, holds),
         event: event.as_ref().and_then(|event| events::parts::would_be(families.events, event, now)),

@@ -157,7 +157,7 @@ pub(super) fn named(request: &Decide, mut limits: Vec<limiter::LimitOfCheck>) ->
 /// The resident bytes of an open decision without what it remembers for a settlement, and without its holds.
 fn request_bytes(request: &Decide) -> u64 {
     let Decide { operation_id, owner, parts, .. } = request;
-    let Parts { checks, holds, locks, event, .. } = parts;
+    let Parts { checks, holds, locks, event, .. } = &**parts;
     let checks_bytes = checks.iter().map(|check| {
         check.name.as_ref().map_or(0, Name::heap) + check.key_values.heap() + resident::heap(64)
     });
@@ -181,7 +181,7 @@ fn request_bytes(request: &Decide) -> u64 {
 
 /// The resident bytes of the decision that the request would make, without what it remembers for a settlement.
 pub(super) fn growth(request: &Decide) -> u64 {
-    let Parts { checks, holds, .. } = &request.parts;
+    let Parts { checks, holds, .. } = &*request.parts;
     request_bytes(request)
         + resident::heap(checks.len() * size_of::<Taken>())
         + resident::heap(holds.len() * size_of::<HeldLimit>())

@@ -8,7 +8,7 @@ use super::{
     namespace::{Families, KeyedWait, Namespace, kept_replies, own_bytes},
 };
 use crate::{
-    Command, Fetched, Job, Missing, Name, Outcome, Quota, QuotaExceeded, Read, Request, Time,
+    Command, Fetched, Job, Missing, Name, Options, Outcome, Quota, QuotaExceeded, Read, Request, Time,
     answer_size::TooLarge,
     decisions, events,
     idempotency::{self, Found, FoundReply, KeptParts},
@@ -28,8 +28,7 @@ impl Engine {
         }
         let request = &job.request;
         self.context.work += request.weight();
-        let options = self.options.clone();
-        let max_answer = options.max_answer;
+        let Options { max_answer, backfill_slice, .. } = self.options;
         let may_relax = request.idempotency.is_none();
         match &request.command {
             Command::Ledger(command) => self.decide(now, request, fetched, |families, turn, _| {
@@ -37,14 +36,18 @@ impl Engine {
                 durable(result, max_answer, Outcome::Ledger)
             }),
             Command::Limiter(command) => self.decide(now, request, fetched, |families, turn, wait| {
-                Ok(match limiter::apply(&mut families.limiter, turn, command, wait, may_relax, &options) {
-                    Ok(Attempt::Done(limiter::Decided { result, is_relaxed })) => {
-                        Applied::Done { outcome: Outcome::Limiter(result), is_relaxed }
-                    }
-                    Ok(Attempt::TooManyWaiting) => Applied::durable(Outcome::TooManyWaiting),
-                    Ok(Attempt::Waits) => Applied::Waiting(wait),
-                    Err(TooLarge) => Applied::too_large(max_answer),
-                })
+                let limiter = &mut families.limiter;
+                Ok(
+                    match limiter::apply(limiter, turn, command, wait, may_relax, max_answer, backfill_slice)
+                    {
+                        Ok(Attempt::Done(limiter::Decided { result, is_relaxed })) => {
+                            Applied::Done { outcome: Outcome::Limiter(result), is_relaxed }
+                        }
+                        Ok(Attempt::TooManyWaiting) => Applied::durable(Outcome::TooManyWaiting),
+                        Ok(Attempt::Waits) => Applied::Waiting(wait),
+                        Err(TooLarge) => Applied::too_large(max_answer),
+                    },
+                )
             }),
             Command::Locks(command) => self.decide(now, request, fetched, |families, turn, wait| {
                 Ok(match locks::apply(&mut families.locks, turn, command, wait) {
@@ -109,7 +112,9 @@ impl Engine {
         match &job.request.command {
             Command::Ledger(ledger::Command::Batch(transfers)) => {
                 let slice = Slice::new(self.options.slice_work);
-                note(ledger::batch::prefetch(view, transfers, &job.progress.ledger, &slice));
+                if let Some(progress) = &job.progress {
+                    note(ledger::batch::prefetch(view, transfers, &progress.ledger, &slice));
+                }
             }
             Command::Ledger(command) => {
                 note(ledger::missing(&families.ledger, view, command, self.options.max_answer))
@@ -117,8 +122,10 @@ impl Engine {
             Command::Events(command) => note(events::missing(&families.events, view, command)),
             Command::Decisions(decisions::Command::Batch(items)) => {
                 let slice = Slice::new(self.options.slice_work);
-                let progress = &job.progress.decisions;
-                note(decisions::batch::prefetch(&families.decisions, view, items, progress, &slice));
+                if let Some(progress) = &job.progress {
+                    let (decisions, progress) = (&families.decisions, &progress.decisions);
+                    note(decisions::batch::prefetch(decisions, view, items, progress, &slice));
+                }
             }
             Command::Decisions(command) => note(decisions::missing(&families.decisions, view, command)),
             // These need only what is resident, or do not depend on the namespace.

@@ -12,7 +12,9 @@ use super::{
     namespace::{Families, kept_replies},
 };
 use crate::{
-    Fetched, Job, Missing, Outcome, Time, decisions, idempotency, ledger, limiter,
+    Fetched, Job, Missing, Outcome, Time, decisions, idempotency,
+    job::batch_of,
+    ledger, limiter,
     request::BatchCommand,
     turn::{CannotRun, Slice, Sliced, Turn},
 };
@@ -93,7 +95,7 @@ fn run_slice(
         return Ok(applied);
     }
     let Job { request, changed, progress, .. } = job;
-    let batch = request.command.as_batch().expect("only a batch is done in slices");
+    let (batch, progress) = batch_of(request, progress);
     let before = turn.head.position;
     let ran = match batch {
         BatchCommand::Transfers(transfers) => {
@@ -157,7 +159,7 @@ fn read_kept_parts(
     };
     let Some(idempotency) = &request.idempotency else { return Ok(None) };
     let is_read_back = kept.has_unread_parts();
-    let batch = request.command.as_batch().expect("only a batch is done in slices");
+    let (batch, progress) = batch_of(request, progress);
     while kept.has_unread_parts() {
         if slice.is_used_up() {
             return Ok(Some(Applied::Unfinished));
@@ -199,7 +201,7 @@ fn keep_results(turn: &mut Turn<'_>, job: &mut Job, is_complete: bool) {
 /// The whole answer, and whether it may be released before it is durable.
 fn take_answer(job: &mut Job) -> (Outcome, bool) {
     let Job { request, progress, .. } = job;
-    let batch = request.command.as_batch().expect("only a batch is done in slices");
+    let (batch, progress) = batch_of(request, progress);
     let is_relaxed = match batch {
         BatchCommand::Transfers(_) | BatchCommand::Operations(_) => false,
         BatchCommand::Checks(_) => progress.limiter.is_relaxed(),

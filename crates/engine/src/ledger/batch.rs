@@ -18,6 +18,8 @@ use alloc::vec::Vec;
 const ITEM_BYTES: usize = 512;
 /// An upper bound of what an answer contains for each limit of an item without its name and its id.
 const VALUE_BYTES: usize = 256;
+/// The bytes of the longest name or id of a limit, if each of its characters is escaped.
+const LONGEST_TEXT: usize = 2 + 2 * Name::MAX_BYTES;
 
 /// How far a batch has come.
 #[derive(Debug, Default)]
@@ -34,8 +36,8 @@ struct Measure {
     items: usize,
     /// What the answer may still grow by. `None` before the first transfer.
     budget: Option<AnswerBudget>,
-    /// Whether the ids of limits are looked up. That costs as much as the transfers themselves. So at first the longest id is
-    /// assumed: most batches are far below the bound even then.
+    /// Whether the ids of limits, and the names of those that an operation holds in, are looked up. That costs as much as the
+    /// transfers themselves. So at first the longest ones are assumed: most batches are far below the bound even then.
     has_exact_ids: bool,
 }
 
@@ -209,12 +211,20 @@ fn answer_bytes(
     let value = |name: &Name, id: usize| VALUE_BYTES + 5 * answer_size::text(name.as_bytes()) + id;
     let named = |name: &Name| match has_exact_ids {
         true => value(name, ledger.find(name).map_or(0, id_of)),
-        false => value(name, answer_size::text(&[b'"'; Name::MAX_BYTES])),
+        false => value(name, LONGEST_TEXT),
     };
     let values: usize = match transfer {
         Transfer::Hold(hold) => hold.changes.iter().map(|change| named(&change.limit_name)).sum(),
         Transfer::Finish(Finalization { changes: Some(changes), .. }) => {
             changes.iter().map(|change| named(&change.limit_name)).sum()
+        }
+        Transfer::Finish(Finalization { changes: None, operation_id, .. }) if !has_exact_ids => {
+            match view.read(|reader| operations::count_holds(reader, view.namespace, operation_id)) {
+                Ok(holds) => holds.unwrap_or(0) * (VALUE_BYTES + 6 * LONGEST_TEXT),
+                // The item itself will be refused as unreadable.
+                Err(CannotRun::Unreadable) => 0,
+                Err(stop) => return Err(stop),
+            }
         }
         Transfer::Finish(Finalization { changes: None, operation_id, .. }) => {
             match view.read(|reader| operations::find(ledger, reader, view.namespace, operation_id)) {

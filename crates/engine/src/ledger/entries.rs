@@ -27,11 +27,11 @@ pub enum EntryKind {
     Overage,
 }
 
-/// An entry as it is stored. Its key is (limit, position).
+/// An entry as it is stored. Its key is (limit, position). `I` is the id of the operation, or a reference to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct Entry<I = Name> {
     time: Time,
-    operation_id: Name,
+    operation_id: I,
     kind: EntryKind,
     value: i64,
     pub(super) balance: Balance,
@@ -46,7 +46,7 @@ pub(super) fn put(
     value: i64,
     balance: Balance,
 ) {
-    let entry = Entry { time: turn.now, operation_id: operation_id.clone(), kind, value, balance };
+    let entry = Entry { time: turn.now, operation_id, kind, value, balance };
     turn.put(keys::entry(turn.namespace, limit, position), &entry);
 }
 

@@ -21,8 +21,10 @@ enum Decision {
     Refuse(Refusal),
     /// Everything is held already. The reply is that of the first request.
     Repeat(HoldReply),
-    /// Hold. `fresh` are the indexes of the changes to hold; the limits in `skipped` are held already.
+    /// Hold. `numbers` are the limits of all changes; a change without one creates its limit. `fresh` are the indexes of the
+    /// changes to hold; the limits in `skipped` are held already.
     Hold {
+        numbers: Vec<Option<u32>>,
         operation: Option<Operation>,
         fresh: Vec<usize>,
         skipped: Vec<Name>,
@@ -37,11 +39,11 @@ pub(super) fn apply(
     match turn.view().read(|reader| decide(ledger, reader, turn.view(), hold))? {
         Decision::Refuse(refusal) => Ok(Err(refusal)),
         Decision::Repeat(reply) => Ok(Ok(Reply::Hold(reply))),
-        Decision::Hold { operation, fresh, skipped } => {
+        Decision::Hold { numbers, operation, fresh, skipped } => {
             if let Err(exceeded) = check_quotas(ledger, turn, hold) {
                 return Ok(Err(exceeded.into()));
             }
-            Ok(Ok(Reply::Hold(execute(ledger, turn, hold, operation, &fresh, skipped).0)))
+            Ok(Ok(Reply::Hold(execute(ledger, turn, hold, numbers, operation, &fresh, skipped).0)))
         }
     }
 }
@@ -49,24 +51,23 @@ pub(super) fn apply(
 /// The checks, in the order in which the contract states the errors.
 fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> Result<Decision, ReadError> {
     let refuse = |refusal| Ok(Decision::Refuse(refusal));
-    if !hold.create_missing
-        && let Err(refusal) = limits::find_all(ledger, hold.changes.iter().map(|change| &change.limit_name))
-    {
-        return refuse(refusal);
+    let numbers = numbers_of(ledger, hold);
+    if !hold.create_missing && numbers.contains(&None) {
+        let missing = hold.changes.iter().zip(&numbers).filter(|(_, number)| number.is_none());
+        let limit_names = missing.map(|(change, _)| change.limit_name.clone()).collect();
+        return refuse(Refusal::LimitNotFound { limit_names });
     }
 
     let operation = operations::find(ledger, reader, view.namespace, &hold.operation_id)?;
-    let hold_in = |name: &Name| {
-        let number = ledger.find(name)?;
-        operation.as_ref()?.hold_in(number).map(|held| (held.state, held.value))
-    };
+    let hold_in =
+        |number: Option<u32>| operation.as_ref()?.hold_in(number?).map(|held| (held.state, held.value));
     let mut finished = Vec::new();
     let mut duplicates = Vec::new();
     let mut skipped = Vec::new();
-    let mut fresh = Vec::new();
-    for (index, change) in hold.changes.iter().enumerate() {
+    let mut fresh = Vec::with_capacity(hold.changes.len());
+    for (index, (change, number)) in hold.changes.iter().zip(&numbers).enumerate() {
         let name = &change.limit_name;
-        match hold_in(name) {
+        match hold_in(*number) {
             None => fresh.push(index),
             // A repeated request must not pass silently with another amount.
             Some((HoldState::Held, value)) if hold.skip_existing_holds && value == change.value => {
@@ -89,7 +90,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     if let Some(operation) = &operation
         && fresh.is_empty()
     {
-        let numbers: Vec<u32> = hold.changes.iter().filter_map(|c| ledger.find(&c.limit_name)).collect();
+        let numbers: Vec<u32> = numbers.into_iter().flatten().collect();
         let values = values::as_of_operation(ledger, reader, view.namespace, &numbers, operation)?;
         let position = operation.view;
         return Ok(Decision::Repeat(HoldReply { operation_id: operation_id(), position, values, skipped }));
@@ -100,7 +101,8 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     }
 
     let (mut exceeded, mut overflowing) = (Vec::new(), Vec::new());
-    for refused in parts::ask(ledger, fresh.iter().map(|index| &hold.changes[*index])) {
+    let ask = |index: &usize| parts::ask_limit(ledger, &hold.changes[*index], numbers[*index]);
+    for refused in fresh.iter().filter_map(ask) {
         match refused {
             RefusedHold::LimitExceeded(limit) => exceeded.push(limit),
             RefusedHold::ValueOverflow { limit_name } => overflowing.push(limit_name),
@@ -112,7 +114,12 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     if !overflowing.is_empty() {
         return refuse(Refusal::ValueOverflow { limit_names: overflowing });
     }
-    Ok(Decision::Hold { operation, fresh, skipped })
+    Ok(Decision::Hold { numbers, operation, fresh, skipped })
+}
+
+/// The numbers of the limits that a hold names. Each is looked up once.
+pub(super) fn numbers_of(ledger: &Ledger, hold: &Hold) -> Vec<Option<u32>> {
+    hold.changes.iter().map(|change| ledger.find(&change.limit_name)).collect()
 }
 
 /// Checks that the namespace may have the limits that the hold creates, and its timer.
@@ -135,13 +142,13 @@ pub(super) fn execute(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     hold: &Hold,
+    numbers: Vec<Option<u32>>,
     operation: Option<Operation>,
     fresh: &[usize],
     skipped: Vec<Name>,
 ) -> (HoldReply, Vec<HeldLimit>) {
-    let mut numbers = Vec::with_capacity(hold.changes.len());
-    for change in &hold.changes {
-        let number = ledger.find(&change.limit_name).unwrap_or_else(|| {
+    let numbered = hold.changes.iter().zip(numbers).map(|(change, number)| {
+        number.unwrap_or_else(|| {
             turn.changes.will_write(limits::TERMS_BYTES + limits::context_bytes(&change.context));
             ledger.create(Terms {
                 name: change.limit_name.clone(),
@@ -150,15 +157,16 @@ pub(super) fn execute(
                 ceiling: change.ceiling,
                 created_at: turn.advance(),
             })
-        });
-        numbers.push(number);
-    }
+        })
+    });
+    let numbers: Vec<u32> = numbered.collect();
 
     let position = turn.advance();
     let expires_at = hold.expires_after.map(|span| turn.now.after(span));
     let is_new = operation.is_none();
     let was_open = operation.as_ref().is_some_and(Operation::is_open);
-    let mut operation = operation.unwrap_or(Operation { view: position, holds: Vec::new() });
+    let none = || Operation { view: position, holds: Vec::with_capacity(fresh.len()) };
+    let mut operation = operation.unwrap_or_else(none);
     operation.view = position;
     for &index in fresh {
         let (number, value) = (numbers[index], hold.changes[index].value);

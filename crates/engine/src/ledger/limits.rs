@@ -118,7 +118,9 @@ pub(super) fn find_all<'n>(
     ledger: &Ledger,
     names: impl Iterator<Item = &'n Name> + Clone,
 ) -> Result<Vec<u32>, Refusal> {
-    let found: Vec<u32> = names.clone().filter_map(|name| ledger.find(name)).collect();
-    let missing: Vec<Name> = names.filter(|name| ledger.find(name).is_none()).cloned().collect();
-    if missing.is_empty() { Ok(found) } else { Err(Refusal::LimitNotFound { limit_names: missing }) }
+    let found: Option<Vec<u32>> = names.clone().map(|name| ledger.find(name)).collect();
+    found.ok_or_else(|| {
+        let missing = names.filter(|name| ledger.find(name).is_none());
+        Refusal::LimitNotFound { limit_names: missing.cloned().collect() }
+    })
 }

@@ -147,6 +147,17 @@ pub(crate) fn find(
     }
 }
 
+/// The number of holds of an operation. `None` if it does not exist.
+pub(super) fn count_holds(
+    reader: &Reader<'_>,
+    namespace: NamespaceId,
+    id: &Name,
+) -> Result<Option<usize>, ReadError> {
+    // A list begins with its length.
+    let fields: Option<(Position, u32)> = reader.get_first(keys::operation(namespace, id))?;
+    Ok(fields.map(|(_view, holds)| holds as usize))
+}
+
 pub(super) fn get(ledger: &Ledger, view: View<'_>, id: &Name) -> Result<Result<Reply, Refusal>, CannotRun> {
     view.read(|reader| match find(ledger, reader, view.namespace, id)? {
         Some(operation) => Ok(Ok(Reply::Operation(operation.info(ledger, reader, view, id)?))),

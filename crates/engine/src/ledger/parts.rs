@@ -36,20 +36,22 @@ pub(crate) fn ask<'c>(
     ledger: &Ledger,
     changes: impl Iterator<Item = &'c Change> + 'c,
 ) -> impl Iterator<Item = RefusedHold> {
-    changes.filter_map(move |change| {
-        let limit = ledger.find(&change.limit_name).map(|number| ledger.limit(number));
-        let balance = limit.map_or(Balance::default(), |limit| limit.balance);
-        let ceiling = limit.map_or(change.ceiling, |limit| limit.terms.ceiling);
-        let exceeded =
-            ceiling.and_then(|ceiling| balance.exceeded(&change.limit_name, change.value, ceiling));
-        match exceeded {
-            Some(exceeded) => Some(RefusedHold::LimitExceeded(exceeded)),
-            None if balance.hold(change.value).is_none() => {
-                Some(RefusedHold::ValueOverflow { limit_name: change.limit_name.clone() })
-            }
-            None => None,
+    changes.filter_map(move |change| ask_limit(ledger, change, ledger.find(&change.limit_name)))
+}
+
+/// Why the limit with this number refuses the change. Without a number, the limit would be created.
+pub(super) fn ask_limit(ledger: &Ledger, change: &Change, number: Option<u32>) -> Option<RefusedHold> {
+    let limit = number.map(|number| ledger.limit(number));
+    let balance = limit.map_or(Balance::default(), |limit| limit.balance);
+    let ceiling = limit.map_or(change.ceiling, |limit| limit.terms.ceiling);
+    let exceeded = ceiling.and_then(|ceiling| balance.exceeded(&change.limit_name, change.value, ceiling));
+    match exceeded {
+        Some(exceeded) => Some(RefusedHold::LimitExceeded(exceeded)),
+        None if balance.hold(change.value).is_none() => {
+            Some(RefusedHold::ValueOverflow { limit_name: change.limit_name.clone() })
         }
-    })
+        None => None,
+    }
 }
 
 /// The number of limits that the changes would create, and their resident bytes.
@@ -77,7 +79,8 @@ pub(crate) fn hold(
         expires_after: None,
     };
     let fresh: Vec<usize> = (0..changes.len()).collect();
-    let (reply, holds) = hold::execute(ledger, turn, &request, None, &fresh, Vec::new());
+    let numbers = hold::numbers_of(ledger, &request);
+    let (reply, holds) = hold::execute(ledger, turn, &request, numbers, None, &fresh, Vec::new());
     (reply.position, holds)
 }
 

@@ -51,6 +51,18 @@ pub(crate) struct Limit {
     balance_changed: bool,
 }
 
+impl Limit {
+    /// The values of the limit with this balance, which it has now or had once.
+    fn value(&self, balance: Balance) -> Value {
+        Value {
+            limit_name: self.terms.name.clone(),
+            limit_id: self.terms.limit_id.clone(),
+            commit_value: balance.commit,
+            hold_value: balance.hold_value(),
+        }
+    }
+}
+
 /// What changes in a limit with each hold, as it is stored.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct StoredBalance {
@@ -426,17 +438,12 @@ impl Ledger {
     }
 
     pub(crate) fn value(&self, number: u32, balance: Balance) -> Value {
-        let terms = &self.limit(number).terms;
-        Value {
-            limit_name: terms.name.clone(),
-            limit_id: terms.limit_id.clone(),
-            commit_value: balance.commit,
-            hold_value: balance.hold_value(),
-        }
+        self.limit(number).value(balance)
     }
 
     pub(crate) fn value_now(&self, number: u32) -> Value {
-        self.value(number, self.limit(number).balance)
+        let limit = self.limit(number);
+        limit.value(limit.balance)
     }
 
     pub(crate) fn info(&self, number: u32) -> LimitInfo {

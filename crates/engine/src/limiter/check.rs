@@ -10,7 +10,7 @@ use super::{
     groups::{GroupOwner, WriteWhen},
     reply::{Decision, LimitStatus, Refusal, Reply},
     terms::Limit,
-    touched_groups::{TouchedGroup, TouchedGroups, look_up},
+    touched_groups::{TouchedGroup, TouchedGroups, look_up, range_of},
     waiting::{FIRST, LAST},
     window::GroupState,
 };
@@ -102,7 +102,7 @@ pub(super) fn decide(
     mut budget: AnswerBudget,
 ) -> Result<CheckResult, TooLarge> {
     let mut touched = TouchedGroups::collect(limiter, entries, &mut budget)?;
-    look_up(limiter, core::iter::once(&mut touched));
+    look_up(limiter, core::slice::from_mut(&mut touched));
     Ok(decide_touched(limiter, turn, entries, touched, require_match, kind))
 }
 
@@ -117,8 +117,8 @@ pub(super) fn decide_touched(
     kind: TakeKind,
 ) -> CheckResult {
     let now = turn.now;
-    let unmatched = touched.first_unmatched(entries).filter(|_| require_match);
-    let TouchedGroups { mut groups, ends, .. } = touched;
+    let unmatched = if require_match { touched.first_unmatched(entries) } else { None };
+    let TouchedGroups { mut groups, .. } = touched;
     let is_relaxed = match kind {
         TakeKind::Check { may_relax, .. } => may_relax && groups.iter().all(|group| !group.is_durable),
         TakeKind::Counter | TakeKind::Lease { .. } | TakeKind::Part => false,
@@ -135,10 +135,9 @@ pub(super) fn decide_touched(
     let (mut is_window_changed, mut is_counter_changed) = (false, false);
     // A single entry takes only if nothing refuses it, so it never has to be undone.
     let mut undo = (entries.len() > 1).then(Vec::new);
-    let mut begin = 0;
-    for (entry, end) in entries.iter().zip(ends) {
-        let own = &mut groups[begin..end];
-        begin = end;
+    for (index, entry) in entries.iter().enumerate() {
+        let range = range_of(&groups, index);
+        let own = &mut groups[range];
         let is_entry_refused = is_refused_by(limiter, now, entry, own, kind.place());
         is_refused |= is_entry_refused;
         // In a dry run of several entries, later entries must see what earlier ones would take. It is undone below.

@@ -106,7 +106,7 @@ pub(crate) fn run(
                 Some(touched) => touched,
                 None => {
                     let touched =
-                        TouchedGroups::collect(limiter, &check.entries, &mut AnswerBudget::new(usize::MAX))?;
+                        TouchedGroups::collect(limiter, &check.entries, &mut AnswerBudget::unlimited())?;
                     slice.spend(touched.work);
                     touched
                 }
@@ -117,7 +117,7 @@ pub(crate) fn run(
                 break;
             }
         }
-        look_up(limiter, block.iter_mut());
+        look_up(limiter, &mut block);
         for (place, (check, touched)) in checks.iter().zip(block).enumerate() {
             if place > 0 && slice.is_used_up() {
                 return Ok(Sliced::Unfinished);

@@ -10,7 +10,7 @@ use super::{
     groups::WriteWhen,
     reply::{Decision, Reply},
     terms::{Limit, MAX_COUNT},
-    touched_groups::{TouchedGroup, TouchedGroups},
+    touched_groups::{TouchedGroup, TouchedGroups, range_of},
     waiting::{FIRST, LAST},
 };
 use crate::{
@@ -128,7 +128,7 @@ pub(super) fn check_set(
     may_relax: bool,
     mut budget: AnswerBudget,
 ) -> Result<Decided, TooLarge> {
-    let TouchedGroups { mut groups, ends, .. } = TouchedGroups::collect(limiter, &set.entries, &mut budget)?;
+    let TouchedGroups { mut groups, .. } = TouchedGroups::collect(limiter, &set.entries, &mut budget)?;
     let is_relaxed = may_relax && groups.iter().all(|group| !group.is_durable);
     let mut taking = Taking {
         may_relax,
@@ -140,7 +140,8 @@ pub(super) fn check_set(
     };
     let mut is_refused = Vec::with_capacity(set.entries.len());
     for (index, entry) in set.entries.iter().enumerate() {
-        let own = range(&mut groups, &ends, index);
+        let range = range_of(&groups, index);
+        let own = &mut groups[range];
         let mode = set.mode(index);
         is_refused.push(asks(limiter, turn.now, entry, mode, own));
         // An entry without hits creates nothing, so no quota refuses it.
@@ -159,7 +160,8 @@ pub(super) fn check_set(
         (taking.is_window_changed, taking.is_counter_changed) = (false, false);
         for (index, entry) in set.entries.iter().enumerate().filter(|(index, _)| verdict.counts(set, *index))
         {
-            let own = range(&mut groups, &ends, index);
+            let range = range_of(&groups, index);
+            let own = &mut groups[range];
             for group in own.iter_mut() {
                 group.index = limiter.groups.find(group.owner, group.values.as_bytes());
             }
@@ -181,12 +183,6 @@ pub(super) fn check_set(
     let limits = statuses(limiter, turn.now, groups, true, LAST);
     let decision = Decision { allowed: verdict.allowed, reported: false, limits, retry_after };
     Ok(Decided { result: Ok(Reply::Set(decision)), is_relaxed })
-}
-
-/// The groups of one entry.
-fn range<'g>(groups: &'g mut [TouchedGroup], ends: &[usize], entry: usize) -> &'g mut [TouchedGroup] {
-    let begin = if entry == 0 { 0 } else { ends[entry - 1] };
-    &mut groups[begin..ends[entry]]
 }
 
 /// Whether the entry refuses. Marks the limits that it exceeds.

@@ -14,7 +14,7 @@ use crate::{
     key_values::KeyValues,
     selection::Query,
 };
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::ops::Deref;
 use serde::{Deserialize, Serialize};
 
@@ -270,30 +270,30 @@ pub enum Change {
     },
 }
 
-/// A [`Change`] that was checked.
+/// A [`Change`] that was checked. It is in a box, because every command would be as large as the largest one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RuleChange(Change);
+pub struct RuleChange(Box<Change>);
 
 impl RuleChange {
     /// Takes a change whose rules and overrides are within their limits.
     pub fn new(change: Change) -> Result<RuleChange, Invalid> {
         change.validate()?;
-        Ok(RuleChange(change))
+        Ok(RuleChange(Box::new(change)))
     }
 
     /// Removes a rule with its overrides.
     pub fn delete_rule(name: Name) -> RuleChange {
-        RuleChange(Change::DeleteRule(name))
+        RuleChange(Box::new(Change::DeleteRule(name)))
     }
 
     /// Removes a rule set with its rules.
     pub fn delete_rule_set(set: Name, author: SetAuthor) -> RuleChange {
-        RuleChange(Change::DeleteRuleSet { set, author })
+        RuleChange(Box::new(Change::DeleteRuleSet { set, author }))
     }
 
     /// Removes an override of a rule.
     pub fn delete_override(rule: Name, name: Name) -> RuleChange {
-        RuleChange(Change::DeleteOverride { rule, name })
+        RuleChange(Box::new(Change::DeleteOverride { rule, name }))
     }
 }
 

@@ -125,13 +125,24 @@ impl Groups {
         self.groups.find(&GroupRef { owner, values })
     }
 
-    /// As [`Groups::find`] for many groups at once, which takes much less time for each of them.
-    pub(crate) fn find_all<'k>(
-        &self,
-        groups: impl Iterator<Item = (GroupOwner, &'k [u8])>,
-    ) -> Vec<Option<SlabIndex>> {
-        let keys: Vec<GroupRef<'_>> = groups.map(|(owner, values)| GroupRef { owner, values }).collect();
-        self.groups.find_all(&keys)
+    /// The hash of a group's key, for [`Groups::probable_index`].
+    pub(crate) fn hash(&self, owner: GroupOwner, values: &[u8]) -> u32 {
+        self.groups.hash(&GroupRef { owner, values })
+    }
+
+    /// Loads from memory what [`Groups::probable_index`] looks at. The result has no meaning.
+    pub(crate) fn load_place(&self, hash: u32) -> u32 {
+        self.groups.load_place(hash)
+    }
+
+    /// Where a group with this hash is. It may be another group than the one that is looked for.
+    pub(crate) fn probable_index(&self, hash: u32) -> Option<SlabIndex> {
+        self.groups.probable_index(hash)
+    }
+
+    /// Loads a group from memory. Returns whether there is one.
+    pub(crate) fn load_group(&self, index: SlabIndex) -> bool {
+        self.groups.at(index).is_some()
     }
 
     /// As [`Groups::find`], for a group that probably is at this index.

@@ -8,8 +8,7 @@ use super::{
     touched_groups::TouchedGroup,
     window::GroupState,
 };
-use crate::{Quota, QuotaExceeded, Time, key_values::KeyValues, turn::Turn};
-use alloc::vec::Vec;
+use crate::{Quota, QuotaExceeded, Time, key_values::KeyValues, small_bytes::ByteBuffer, turn::Turn};
 
 /// What a command would add.
 #[derive(Debug, Default)]
@@ -69,7 +68,7 @@ impl Limiter {
         }
         growth.counters = 1;
         growth.bytes = of_counter(key_values);
-        let mut scratch = Vec::new();
+        let mut scratch = ByteBuffer::new();
         let mut add = |owner, values: &[u8]| {
             if self.groups.find(owner, values).is_none() {
                 growth.add_group(&KeyValues::from_projected(values), &GroupState::Count(0));

@@ -13,6 +13,7 @@ use crate::{
     key_values::KeyValues,
     lists::{looked_at, pick},
     selection::Query,
+    small_bytes::ByteBuffer,
 };
 use alloc::vec::Vec;
 
@@ -113,7 +114,7 @@ pub(super) fn matches(
     mut budget: AnswerBudget,
 ) -> Result<Reply, TooLarge> {
     let mut matches = Vec::new();
-    let mut scratch = Vec::new();
+    let mut scratch = ByteBuffer::new();
     let mut fits = Ok(());
     limiter.rules.for_each_match(key_values, |rule, group| {
         if !rule.is_active || fits.is_err() {

@@ -61,7 +61,7 @@ pub use terms::{
 };
 
 use crate::{
-    KeyValues, Name, Options, Time, WaitId,
+    KeyValues, Name, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     turn::{Attempt, Turn},
 };
@@ -80,15 +80,16 @@ pub(crate) fn apply(
     command: &Command,
     wait: WaitId,
     may_relax: bool,
-    options: &Options,
+    max_answer: usize,
+    backfill_slice: usize,
 ) -> Result<Attempt<Decided>, TooLarge> {
     turn.begin_family(limiter.resident_bytes());
     turn.begin_waits(limiter.waiting());
-    let budget = AnswerBudget::new(options.max_answer);
+    let budget = AnswerBudget::new(max_answer);
     let durable = |result| Decided { result, is_relaxed: false };
     let decided = match command {
         Command::Change(change) => {
-            return Ok(match backfill::begin(limiter, turn, change, wait, options.backfill_slice) {
+            return Ok(match backfill::begin(limiter, turn, change, wait, backfill_slice) {
                 Attempt::Done(result) => Attempt::Done(durable(result)),
                 Attempt::Waits => Attempt::Waits,
                 Attempt::TooManyWaiting => Attempt::TooManyWaiting,
@@ -114,7 +115,7 @@ pub(crate) fn apply(
         Command::ReleaseLease { id, session } => {
             durable(leases::release(limiter, turn, id, session.as_ref()))
         }
-        Command::AbandonLease(id) => durable(Ok(waiting::abandon(limiter, turn, id, options.max_answer))),
+        Command::AbandonLease(id) => durable(Ok(waiting::abandon(limiter, turn, id, max_answer))),
         Command::PlanRuleSet(plan) => durable(prepare_set::plan(limiter, turn, plan)),
         Command::GetRuleSet(set) => durable(lists::rule_set(limiter, set, budget)?),
         Command::ListRuleSets(page) => durable(Ok(lists::rule_sets(limiter, page))),

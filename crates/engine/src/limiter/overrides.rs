@@ -1,7 +1,7 @@
 //! The overrides of a rule, in memory and as they are stored.
 
 use super::{resident_bytes::of_override, terms::NewOverride, window::BucketClock};
-use crate::{Name, Position, Time, key_values::KeyValues};
+use crate::{Name, Position, Time, key_values::KeyValues, small_bytes::ByteBuffer};
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, btree_map},
@@ -139,7 +139,7 @@ impl Overrides {
     pub(crate) fn applying<'a>(
         &'a self,
         key_values: &'a KeyValues,
-        scratch: &'a mut Vec<u8>,
+        scratch: &'a mut ByteBuffer,
     ) -> impl Iterator<Item = &'a Override> {
         self.by_keys.iter().filter_map(move |same_keys| {
             scratch.clear();

@@ -9,7 +9,7 @@ use super::{
     leases::Lease,
     reply::LimitStatus,
     state::meter_of,
-    touched_groups::{TouchedGroup, TouchedGroups},
+    touched_groups::{TouchedGroup, TouchedGroups, range_of},
     waiting::{LAST, Slots},
     window::TakenAt,
 };
@@ -17,6 +17,7 @@ use crate::{
     Millis, Name, Position, Quota, QuotaExceeded, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     key_values::KeyValues,
+    small_bytes::ByteBuffer,
     turn::Turn,
 };
 use alloc::{format, vec::Vec};
@@ -67,8 +68,7 @@ impl Touched {
     }
 
     fn groups_of(&self, entry: usize) -> &[TouchedGroup] {
-        let begin = entry.checked_sub(1).map_or(0, |before| self.0.ends[before]);
-        &self.0.groups[begin..self.0.ends[entry]]
+        &self.0.groups[range_of(&self.0.groups, entry)]
     }
 
     /// The groups in which the entries wait. `None` if they would be refused even if nothing were in use.
@@ -153,16 +153,15 @@ pub(crate) fn decide(
     let (is_taking, is_dry_run) = (mode == Mode::Take, mode == Mode::DryRun);
     let now = turn.now;
     let counted: Vec<bool> = (0..entries.len()).map(|entry| touched.is_counted(entries, entry)).collect();
-    let Touched(TouchedGroups { mut groups, ends, .. }) = touched;
+    let Touched(TouchedGroups { mut groups, .. }) = touched;
     let (mut is_refused, mut is_window_changed) = (false, false);
     let mut exceeded = None;
     let mut undo: Vec<Undo> = Vec::new();
     // For each entry, where its steps of `undo` end.
     let mut undo_ends = Vec::with_capacity(entries.len());
-    let mut begin = 0;
-    for (entry, end) in entries.iter().zip(&ends) {
-        let own = &mut groups[begin..*end];
-        begin = *end;
+    for (index, entry) in entries.iter().enumerate() {
+        let range = range_of(&groups, index);
+        let own = &mut groups[range];
         let is_entry_refused = check::is_refused_by(limiter, now, entry, own, place);
         is_refused |= is_entry_refused;
         if !is_entry_refused && entry.hits > 0 {
@@ -396,11 +395,11 @@ pub(crate) fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, lease_id: &Name) {
 /// `shown` of those that were looked at.
 pub(crate) fn held_by(limiter: &Limiter, now: Time, limit: &LimitStatus, shown: usize) -> Vec<HeldBy> {
     let Some(rule) = limit.rule.as_ref().and_then(|name| limiter.rule(name)) else { return Vec::new() };
-    let (mut group, mut scratch) = (Vec::new(), Vec::new());
+    let (mut group, mut scratch) = (ByteBuffer::new(), ByteBuffer::new());
     let mut is_counted = |lease: &Lease| {
         rule.applies(&lease.key_values, &mut group)
             && match &limit.override_name {
-                None => group == limit.group.as_bytes(),
+                None => group.as_slice() == limit.group.as_bytes(),
                 Some(name) => {
                     let mut applying = rule.overrides.applying(&lease.key_values, &mut scratch);
                     applying.any(|item| item.stored.terms.name == *name)

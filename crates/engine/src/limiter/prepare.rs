@@ -247,7 +247,7 @@ pub(super) fn insert_replacement(
     stored.terms = terms;
     stored.managed_by = set;
     stored.generation = generation;
-    limiter.rules.insert_unnamed(Rule::new(stored, overrides, false))
+    limiter.rules.insert_unnamed(Rule::new(*stored, overrides, false))
 }
 
 /// Plans an override that is created, or replaces the one of its name.

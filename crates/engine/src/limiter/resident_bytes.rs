@@ -6,7 +6,7 @@ use super::{
     groups::{Group, GroupKey},
     leases::Lease,
     overrides::Override,
-    rule::Rule,
+    rule::{Rule, StoredRule},
     rule_index::RuleNumber,
     rule_sets::StoredRuleSet,
     terms::{NewOverride, NewRule},
@@ -23,6 +23,7 @@ use alloc::{boxed::Box, collections::BTreeSet, vec::Vec};
 
 /// A rule without its texts, its conditions and its overrides.
 const RULE: u64 = resident::vec_slot::<Option<Rule>>()
+    + resident::heap(size_of::<StoredRule>())
     + resident::tree_slot::<(Name, RuleNumber)>()
     + 2 * resident::hash_slot::<(Position, RuleNumber)>();
 /// What the index of rules has for each value of a condition, or for a key.

@@ -87,19 +87,19 @@ impl RuleIndex {
         }
     }
 
-    /// Calls `each` once with every rule that may apply. All rules that do apply are among them.
-    pub(crate) fn candidates(&self, key_values: &KeyValues, mut each: impl FnMut(RuleNumber)) {
-        self.always.iter().for_each(|number| each(*number));
+    /// Calls `each` with the rules that may apply, each rule once. All rules that do apply are among them.
+    pub(crate) fn candidates(&self, key_values: &KeyValues, mut each: impl FnMut(&[RuleNumber])) {
+        each(&self.always);
         for pair in key_values.raw() {
             if !self.by_pair.is_empty()
                 && let Some(rules) = self.by_pair.get(&PairBytes(pair.bytes))
             {
-                rules.iter().for_each(|number| each(*number));
+                each(rules);
             }
             if !self.by_key.is_empty()
                 && let Some(rules) = self.by_key.get(pair.key)
             {
-                rules.iter().for_each(|number| each(*number));
+                each(rules);
             }
         }
     }

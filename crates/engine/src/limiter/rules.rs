@@ -7,8 +7,9 @@ use super::{
     rule_index::{RuleIndex, RuleNumber},
     rule_sets::RuleSets,
 };
-use crate::{Name, Position, key_values::KeyValues, leftovers::Leftovers};
+use crate::{Name, Position, key_values::KeyValues, leftovers::Leftovers, small_bytes::ByteBuffer};
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use core::hint::black_box;
 use hashbrown::{HashMap, HashSet};
 
 #[derive(Debug, Default)]
@@ -108,24 +109,23 @@ impl Rules {
     ///
     /// With many rules, most of the time is spent waiting for memory. So this reads only the rule itself, and what it shares
     /// with other rules.
-    pub(super) fn for_each_match(
-        &self,
+    pub(super) fn for_each_match<'r>(
+        &'r self,
         key_values: &KeyValues,
-        mut each: impl FnMut(&Rule, &KeyValues),
+        mut each: impl FnMut(&'r Rule, &KeyValues),
     ) -> usize {
         /// How many comparisons are a unit of work: of long strings that are not in the processor's cache.
         const COMPARISONS: usize = 4;
-        let mut scratch = Vec::with_capacity(64);
+        let mut scratch = ByteBuffer::new();
         let mut work = 0;
         // Rules under one anchor often have the same keys, and then the same group.
         let mut last: Option<(&SortedKeys, Option<KeyValues>)> = None;
-        self.index.candidates(key_values, |number| {
-            let rule = self.at(number);
-            work += 1 + rule.comparisons / COMPARISONS + rule.overrides.key_sets();
+        self.for_each_candidate(key_values, |rule| {
+            work += 1 + rule.comparisons as usize / COMPARISONS + rule.overrides.key_sets();
             if last.as_ref().is_none_or(|(keys, _)| !Arc::ptr_eq(keys, &rule.keys)) {
                 scratch.clear();
                 let has_keys = key_values.project(&rule.keys, &mut scratch);
-                last = Some((&rule.keys, has_keys.then(|| KeyValues::from_projected(&scratch))));
+                last = Some((&rule.keys, has_keys.then(|| KeyValues::from_projected(scratch.as_slice()))));
             }
             debug_assert!(!rule.is_selected_by_anchor || rule.terms().selection.selects(key_values));
             if let Some((_, Some(group))) = &last
@@ -139,7 +139,27 @@ impl Rules {
 
     /// Calls `each` with every rule that may apply to the key-values. It reads less memory than [`Rules::for_each_match`].
     pub(super) fn for_each_candidate<'r>(&'r self, key_values: &KeyValues, mut each: impl FnMut(&'r Rule)) {
-        self.index.candidates(key_values, |number| each(self.at(number)));
+        /// So few rules are in the processor's cache.
+        const FEW_RULES: usize = 256;
+        /// So many rules are loaded together. They must stay in the cache until they are used.
+        const BLOCK: usize = 64;
+        self.index.candidates(key_values, |numbers| {
+            for numbers in numbers.chunks(BLOCK) {
+                if self.rules.len() > FEW_RULES && numbers.len() > 1 {
+                    self.load(numbers);
+                }
+                numbers.iter().for_each(|number| each(self.at(*number)));
+            }
+        });
+    }
+
+    /// Loads rules from memory. None of these reads depends on another one, so the processor does several at a time.
+    fn load(&self, numbers: &[RuleNumber]) {
+        let load = |number: &RuleNumber| {
+            let rule = self.at(*number);
+            u32::from(rule.is_active) ^ rule.head.generation.0 as u32
+        };
+        black_box(numbers.iter().fold(0, |loaded, number| loaded ^ load(number)));
     }
 
     /// All rules, active or not, if there are no more than `most`.

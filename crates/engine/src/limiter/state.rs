@@ -23,6 +23,7 @@ use crate::{
     key_values::KeyValues,
     record::{self, Malformed, key::ResidentKey},
     slab::SlabIndex,
+    small_bytes::ByteBuffer,
     timers::Timers,
     turn::{BatchChanges, Turn},
 };
@@ -148,14 +149,14 @@ impl Limiter {
     /// Counts one counter for a rule that is being backfilled, or for the overrides of an active rule that are.
     pub(super) fn count_for_backfill(&mut self, number: RuleNumber, key_values: &KeyValues, total: u128) {
         let Limiter { rules, groups, .. } = self;
-        let mut group = Vec::with_capacity(64);
+        let mut group = ByteBuffer::new();
         let rule = rules.at(number);
         if rule.terms().window.is_some() || !rule.applies(key_values, &mut group) {
             return;
         }
         match rule.is_active {
             true => count_for_overrides(rule, key_values, groups, total as i128, |item| !item.is_active),
-            false => count_for_rule(rule, key_values, &group, groups, total as i128, |_| true),
+            false => count_for_rule(rule, key_values, group.as_slice(), groups, total as i128, |_| true),
         }
     }
 
@@ -327,7 +328,7 @@ fn count_for_overrides(
     change: i128,
     which: impl Fn(&Override) -> bool,
 ) {
-    let mut scratch = Vec::new();
+    let mut scratch = ByteBuffer::new();
     for item in rule.overrides.applying(key_values, &mut scratch) {
         let own = &item.stored.terms.key_values;
         if which(item) && !rule.is_exact(own) {
@@ -349,5 +350,5 @@ pub(super) fn meter_of(rules: &Rules, key: &GroupKey) -> Option<Meter> {
 
 /// The meter of a limit that comes with a request.
 pub(super) fn request_meter(limit: Limit, per: Millis) -> Meter {
-    Meter::new(limit, Some(Window::Fixed { per }), None, BucketClock::new(Time(0), Limit::Unlimited))
+    Meter::new(limit, Some(Window::Fixed { per }), None, BucketClock::UNUSED)
 }

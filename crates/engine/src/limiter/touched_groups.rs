@@ -15,8 +15,10 @@ use crate::{
     answer_size::{self, AnswerBudget, TooLarge},
     key_values::KeyValues,
     slab::SlabIndex,
+    small_bytes::ByteBuffer,
 };
 use alloc::vec::Vec;
+use core::{hint::black_box, ops::Range};
 
 /// An upper bound of what an answer contains for each check without its limits: a whole problem document, if refused.
 const DECISION_BYTES: usize = 512;
@@ -36,6 +38,8 @@ pub(super) struct TouchedGroup {
     /// Set by the look-up in the check; `None` if the group does not exist (yet). Before that, it may be set to where the group
     /// probably is: see [`look_up`].
     pub(super) index: Option<SlabIndex>,
+    /// The hash of the group's key, if [`look_up`] has computed it.
+    hash: u32,
     pub(super) meter: Meter,
     /// Whether the group's limit applies. If overrides replace the limit of a rule, its group still counts.
     pub(super) is_limit: bool,
@@ -49,18 +53,11 @@ impl TouchedGroup {
     pub(super) fn is_count(&self) -> bool {
         matches!(self.meter.kind, MeterKind::Count)
     }
-
-    /// Limits are reported in this order.
-    fn order(&self) -> (Option<&Name>, Option<&Name>) {
-        (self.rule.as_ref(), self.override_name.as_ref())
-    }
 }
 
 /// The groups that all entries of a check touch, in the order of the entries.
 pub(super) struct TouchedGroups {
     pub(super) groups: Vec<TouchedGroup>,
-    /// For each entry, the end of its groups in `groups`.
-    pub(super) ends: Vec<usize>,
     /// About how much work it was to collect them: the rules and conditions that were looked at.
     pub(super) work: usize,
 }
@@ -73,12 +70,11 @@ impl TouchedGroups {
     ) -> Result<TouchedGroups, TooLarge> {
         budget.spend(DECISION_BYTES)?;
         let mut groups = Vec::with_capacity(entries.len());
-        let mut ends = Vec::with_capacity(entries.len());
         let mut work = 0;
         for (number, entry) in entries.iter().enumerate() {
             match entry.limit {
                 Some(given) => {
-                    budget.spend(LIMIT_BYTES + answer_size::text(entry.key_values.as_bytes()))?;
+                    budget.spend(LIMIT_BYTES + budget.text(entry.key_values.as_bytes()))?;
                     let meter = request_meter(Limit::AtMost(given.limit), given.per);
                     groups.push(request_group(number as u32, &entry.key_values, given.per, meter));
                 }
@@ -87,17 +83,15 @@ impl TouchedGroups {
                 }
             }
             work += 1;
-            ends.push(groups.len());
         }
         work += groups.len();
-        Ok(TouchedGroups { groups, ends, work })
+        Ok(TouchedGroups { groups, work })
     }
 
     /// The first of the entries that touches no group, because no rule applies to it.
     pub(super) fn first_unmatched<'e>(&self, entries: &'e [Take]) -> Option<&'e Take> {
-        let begins = core::iter::once(&0).chain(&self.ends);
-        let mut ranges = begins.zip(&self.ends).zip(entries);
-        ranges.find(|((begin, end), _)| begin == end).map(|(_, entry)| entry)
+        let is_unmatched = |(index, _): &(usize, &Take)| range_of(&self.groups, *index).is_empty();
+        entries.iter().enumerate().find(is_unmatched).map(|(_, entry)| entry)
     }
 
     /// Whether the answer to these checks certainly fits, whichever rules and overrides apply. False if that takes a closer
@@ -112,7 +106,7 @@ impl TouchedGroups {
             let overrides = rule.overrides.key_sets();
             limits += 1 + overrides;
             limits_bytes +=
-                (1 + overrides) * (LIMIT_BYTES + 2 * answer_size::text(rule.terms().name.as_bytes()));
+                (1 + overrides) * (LIMIT_BYTES + 2 * answer_size::text(rule.head.name.as_bytes()));
             limits_bytes += overrides * 2 * longest_text(Name::MAX_BYTES);
         }
         let mut budget = AnswerBudget::new(max_answer);
@@ -123,6 +117,13 @@ impl TouchedGroups {
             budget.spend(DECISION_BYTES + bytes).is_ok()
         })
     }
+}
+
+/// Where the groups of an entry are among the groups of a check, which are in the order of the entries.
+pub(super) fn range_of(groups: &[TouchedGroup], entry: usize) -> Range<usize> {
+    let begin = groups.partition_point(|group| (group.entry as usize) < entry);
+    let own = &groups[begin..];
+    begin..begin + own.partition_point(|group| group.entry as usize == entry)
 }
 
 /// With more rules than this, the answer is measured by the rules that may apply, or by those that do.
@@ -143,7 +144,7 @@ fn answer_of_candidates_fits(limiter: &Limiter, checks: &[Check], max_answer: us
             looked_at += 1;
             limiter.rules.for_each_candidate(&entry.key_values, |rule| {
                 let overrides = rule.overrides.key_sets();
-                let name_bytes = 2 * longest_text(rule.terms().name.as_bytes().len());
+                let name_bytes = 2 * longest_text(rule.head.name.as_bytes().len());
                 bytes += (1 + overrides) * (LIMIT_BYTES + name_bytes + group_bytes);
                 bytes += overrides * 2 * longest_text(Name::MAX_BYTES);
                 looked_at += 1;
@@ -156,21 +157,29 @@ fn answer_of_candidates_fits(limiter: &Limiter, checks: &[Check], max_answer: us
     true
 }
 
-/// Looks up many groups at once, and notes where each of them is. The waits for memory overlap, so this takes much less time
-/// than one look-up after the other. A decision may create or remove groups, so a later one checks what was noted.
-pub(super) fn look_up<'t>(limiter: &Limiter, touched: impl Iterator<Item = &'t mut TouchedGroups>) {
+/// Finds out where many groups probably are. With millions of groups, a look-up mostly waits for memory: first for the hash
+/// index, and then for the group. Here each of these reads is done for all groups in a row. No read depends on the one before it,
+/// so the processor does several at a time. The decision checks what was found, because earlier decisions may create or remove
+/// groups.
+pub(super) fn look_up(limiter: &Limiter, touched: &mut [TouchedGroups]) {
     /// So few groups are in the processor's cache, and looking them up twice would take longer. In debug builds it is done all
     /// the same, so that tests with few groups cover it.
     const FEW_GROUPS: usize = if cfg!(debug_assertions) { 1 } else { 1 << 14 };
-    if limiter.groups.len() < FEW_GROUPS {
+    let known = &limiter.groups;
+    if known.len() < FEW_GROUPS || touched.iter().map(|touched| touched.groups.len()).sum::<usize>() < 2 {
         return;
     }
-    let mut groups: Vec<&mut TouchedGroup> = touched.flat_map(|touched| &mut touched.groups).collect();
-    if groups.len() > 1 {
-        let found =
-            limiter.groups.find_all(groups.iter().map(|group| (group.owner, group.values.as_bytes())));
-        groups.iter_mut().zip(found).for_each(|(group, index)| group.index = index);
+    let mut loaded = 0;
+    for group in touched.iter_mut().flat_map(|touched| &mut touched.groups) {
+        group.hash = known.hash(group.owner, group.values.as_bytes());
+        loaded ^= known.load_place(group.hash);
     }
+    black_box(loaded);
+    for group in touched.iter_mut().flat_map(|touched| &mut touched.groups) {
+        group.index = known.probable_index(group.hash);
+        loaded ^= group.index.map_or(0, |index| u32::from(known.load_group(index)));
+    }
+    black_box(loaded);
 }
 
 /// An upper bound of [`answer_size::text`] for texts of this many bytes.
@@ -187,6 +196,7 @@ fn request_group(entry: u32, key_values: &KeyValues, per: crate::Millis, meter: 
         owner: GroupOwner::Request(per),
         values: key_values.clone(),
         index: None,
+        hash: 0,
         meter,
         is_limit: true,
         is_shadow: false,
@@ -204,55 +214,71 @@ fn collect_by_rules(
     groups: &mut Vec<TouchedGroup>,
     budget: &mut AnswerBudget,
 ) -> Result<usize, TooLarge> {
-    let first = groups.len();
-    let mut scratch = Vec::new();
-    let mut result = Ok(());
+    // Often only one rule applies, so the first one needs no list.
+    let mut first: Option<(&Rule, KeyValues)> = None;
+    let mut others: Vec<(&Rule, KeyValues)> = Vec::new();
     let work = limiter.rules.for_each_match(key_values, |rule, group| {
-        if rule.is_active && result.is_ok() {
-            result = collect_rule(rule, entry, key_values, group, &mut scratch, groups, budget);
+        if rule.is_active {
+            match &first {
+                None => first = Some((rule, group.clone())),
+                Some(_) => others.push((rule, group.clone())),
+            }
         }
     });
-    groups[first..].sort_unstable_by(|a, b| a.order().cmp(&b.order()));
-    result.map(|()| work)
+    let Some((rule, group)) = first else { return Ok(work) };
+    if others.is_empty() {
+        collect_rule(rule, entry, key_values, group, groups, budget)?;
+        return Ok(work);
+    }
+    // Limits are reported in the order of their rules' names.
+    others.push((rule, group));
+    others.sort_unstable_by(|(a, _), (b, _)| a.head.name.cmp(&b.head.name));
+    groups.reserve(others.len());
+    for (rule, group) in others {
+        collect_rule(rule, entry, key_values, group, groups, budget)?;
+    }
+    Ok(work)
 }
 
 fn collect_rule(
     rule: &Rule,
     entry: u32,
     key_values: &KeyValues,
-    group: &KeyValues,
-    scratch: &mut Vec<u8>,
+    group: KeyValues,
     groups: &mut Vec<TouchedGroup>,
     budget: &mut AnswerBudget,
 ) -> Result<(), TooLarge> {
     // The names are in the answer twice if the limit refuses.
-    let rule_bytes = LIMIT_BYTES + 2 * answer_size::text(rule.terms().name.as_bytes());
-    let generation = rule.stored.generation;
+    let rule_bytes = LIMIT_BYTES + 2 * budget.text(rule.head.name.as_bytes());
+    let generation = rule.head.generation;
     let own = TouchedGroup {
         entry,
-        rule: Some(rule.terms().name.clone()),
+        rule: Some(rule.head.name.clone()),
         override_name: None,
         owner: GroupOwner::Rule(generation),
-        values: group.clone(),
+        values: group,
         index: None,
+        hash: 0,
         meter: rule.meter(),
         is_limit: true,
-        is_shadow: rule.terms().shadow,
-        is_durable: rule.is_durable(),
+        is_shadow: rule.head.is_shadow,
+        is_durable: rule.head.is_durable,
         exceeded: false,
     };
     if rule.overrides.is_empty() {
         groups.push(own);
         let own = groups.last().expect("it was just pushed");
-        return budget.spend(rule_bytes + answer_size::text(own.values.as_bytes()));
+        return budget.spend(rule_bytes + budget.text(own.values.as_bytes()));
     }
     let mut is_overridden = false;
     let mut is_own_group_touched = false;
-    for item in rule.overrides.applying(key_values, scratch).filter(|item| item.is_active) {
+    let first = groups.len();
+    let mut scratch = ByteBuffer::new();
+    for item in rule.overrides.applying(key_values, &mut scratch).filter(|item| item.is_active) {
         is_overridden = true;
         let terms = &item.stored.terms;
-        let override_bytes = 2 * answer_size::text(terms.name.as_bytes());
-        budget.spend(rule_bytes + override_bytes + answer_size::text(terms.key_values.as_bytes()))?;
+        let override_bytes = 2 * budget.text(terms.name.as_bytes());
+        budget.spend(rule_bytes + override_bytes + budget.text(terms.key_values.as_bytes()))?;
         let is_exact = rule.is_exact(&terms.key_values);
         is_own_group_touched |= is_exact;
         groups.push(TouchedGroup {
@@ -270,9 +296,11 @@ fn collect_rule(
     }
     if !is_own_group_touched {
         if !is_overridden {
-            budget.spend(rule_bytes + answer_size::text(own.values.as_bytes()))?;
+            budget.spend(rule_bytes + budget.text(own.values.as_bytes()))?;
         }
         groups.push(TouchedGroup { is_limit: !is_overridden, ..own });
     }
+    // Limits of one rule are reported in the order of the overrides' names.
+    groups[first..].sort_unstable_by(|a, b| a.override_name.cmp(&b.override_name));
     Ok(())
 }

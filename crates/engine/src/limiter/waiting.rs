@@ -326,7 +326,7 @@ impl Limiter {
             return;
         }
         let entry = Take { key_values: key_values.clone(), hits: 0, limit: None };
-        let mut budget = AnswerBudget::new(usize::MAX);
+        let mut budget = AnswerBudget::unlimited();
         let Ok(touched) = TouchedGroups::collect(self, core::slice::from_ref(&entry), &mut budget) else {
             return;
         };
@@ -346,7 +346,7 @@ impl Limiter {
         let slots = core::mem::take(&mut self.slots);
         let mut requeued = SlotQueues::default();
         for (place, Place { entries, .. }) in slots.places {
-            let collected = TouchedGroups::collect(self, &entries, &mut AnswerBudget::new(usize::MAX));
+            let collected = TouchedGroups::collect(self, &entries, &mut AnswerBudget::unlimited());
             // A request that can never be granted is refused when it is asked again.
             let groups = collected.ok().and_then(|touched| slots_of(&entries, &touched)).unwrap_or_default();
             requeued.join(place, entries, groups);

@@ -67,6 +67,9 @@ pub(crate) struct BucketClock {
 }
 
 impl BucketClock {
+    /// The clock of a limit that is no bucket.
+    pub(crate) const UNUSED: BucketClock = BucketClock { reading: 0, at: Time(0), rate: None };
+
     /// A clock that begins at 0 now.
     pub(crate) fn new(now: Time, limit: Limit) -> BucketClock {
         BucketClock { reading: 0, at: now, rate: rate_of(limit) }

@@ -7,6 +7,7 @@ pub mod key;
 
 use crate::{Name, Position, Time};
 use alloc::vec::Vec;
+use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The version of the format that this code writes, and the only one that it reads.
@@ -72,16 +73,45 @@ pub struct Malformed;
 pub fn encode_into<T: Serialize>(record: &T, bytes: &mut Vec<u8>) {
     bytes.push(VERSION);
     // Writing to memory cannot fail, and every record type has a known length for its sequences.
-    *bytes = postcard::to_extend(record, core::mem::take(bytes)).expect("a record encodes");
+    postcard::serialize_with_flavor(record, Append(bytes)).expect("a record encodes");
+}
+
+/// Appends to a vector. The flavor that postcard has for this appends byte by byte.
+struct Append<'b>(&'b mut Vec<u8>);
+
+impl Flavor for Append<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        match bytes {
+            [byte] => self.0.push(*byte),
+            _ => self.0.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
 }
 
 /// Decodes a record.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
+    match decode_first(bytes)? {
+        (record, []) => Ok(record),
+        _ => Err(Malformed),
+    }
+}
+
+/// Decodes the first fields of a record, and returns the bytes behind them.
+pub(crate) fn decode_first<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Malformed> {
     match bytes.split_first() {
-        Some((&VERSION, fields)) => match postcard::take_from_bytes(fields) {
-            Ok((record, [])) => Ok(record),
-            _ => Err(Malformed),
-        },
+        Some((&VERSION, fields)) => postcard::take_from_bytes(fields).map_err(|_| Malformed),
         _ => Err(Malformed),
     }
 }

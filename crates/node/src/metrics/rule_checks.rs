@@ -200,3 +200,60 @@ impl RuleChecks {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use limina_engine::{KeyValues, limiter::Limit};
+
+    fn name(text: &str) -> Name {
+        Name::new(text).unwrap()
+    }
+
+    /// A decision about limits, each given by its rule, whether it is exceeded, and whether it is a shadow limit.
+    fn decision(limits: &[(&str, bool, bool)]) -> Decision {
+        let limit = |(rule, exceeded, shadow): &(&str, bool, bool)| LimitStatus {
+            entry: 0,
+            rule: Some(name(rule)),
+            override_name: None,
+            group: KeyValues::empty(),
+            limit: Limit::AtMost(1),
+            used: 1,
+            reset: None,
+            per: None,
+            refill: None,
+            shadow: *shadow,
+            exceeded: *exceeded,
+            waiting: 0,
+        };
+        let allowed = !limits.iter().any(|(_, exceeded, shadow)| *exceeded && !shadow);
+        Decision { allowed, reported: false, limits: limits.iter().map(limit).collect(), retry_after: None }
+    }
+
+    /// Counts twice: the first time, the counters do not exist yet.
+    #[test]
+    fn results_of_a_batch_are_counted_by_rule() {
+        let counted = RuleChecks::default();
+        let decisions = [
+            decision(&[("a", false, false), ("b", false, false)]),
+            decision(&[("a", false, false), ("b", true, true)]),
+            decision(&[("a", false, false), ("b", true, false)]),
+            // The dry run.
+            decision(&[("a", false, false)]),
+            decision(&[("a", false, false)]),
+        ];
+        let checks = CountedChecks { namespace: name("shop"), dry_runs: vec![3] };
+        let outcome = Outcome::Limiter(Ok(Reply::Batch(decisions.into_iter().map(Ok).collect())));
+        for times in 1..3 {
+            counted.count(&checks, &outcome);
+            let known = counted.known.read().unwrap();
+            let results = |rule: &str| {
+                let Results { allowed, refused, shadow_refused } =
+                    known.of(&checks.namespace).results_of(&name(rule)).unwrap();
+                [allowed.get(), refused.get(), shadow_refused.get()]
+            };
+            assert_eq!(results("a"), [3 * times, 0, 0]);
+            assert_eq!(results("b"), [times, times, times]);
+        }
+    }
+}
