@@ -293,7 +293,7 @@ impl Limiter {
         let outcome = self.caller.call_drawn(command(id, session)?, command(same.clone(), same)?).await?;
         reply!(
             decided(outcome),
-            Reply::LeaseTaken { lease, session, decision } => LeaseTaken { lease, session, decision }
+            Reply::LeaseTaken { lease, session, decision } => LeaseTaken { lease: *lease, session, decision }
         )
     }
 

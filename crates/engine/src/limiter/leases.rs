@@ -16,6 +16,7 @@ use crate::{
     timers::{Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
 };
+use alloc::boxed::Box;
 use serde::{Deserialize, Serialize};
 
 /// A lease, in memory and as stored.
@@ -54,7 +55,7 @@ impl Lease {
 
     /// The answer to the client that has taken the lease. No other answer contains the session.
     fn taken(&self, now: Time, decision: Decision) -> Reply {
-        Reply::LeaseTaken { lease: self.info(now), session: self.session.clone(), decision }
+        Reply::LeaseTaken { lease: Box::new(self.info(now)), session: self.session.clone(), decision }
     }
 
     fn info(&self, now: Time) -> LeaseInfo {

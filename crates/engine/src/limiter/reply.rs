@@ -5,7 +5,7 @@ use super::{
     terms::{Limit, NewOverride, NewRule, SetOverrides},
 };
 use crate::{Listed, Millis, Name, Position, QuotaExceeded, Time, key_values::KeyValues};
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
@@ -57,8 +57,8 @@ pub enum Reply {
     Counters(Listed<CounterInfo, CounterId>),
     /// A lease that this command has taken.
     LeaseTaken {
-        /// The lease.
-        lease: LeaseInfo,
+        /// The lease. In a box: every reply would be as large as the largest one.
+        lease: Box<LeaseInfo>,
         /// The session secret. Only the holder may see it.
         session: Name,
         /// The decision of the check.
@@ -138,7 +138,7 @@ pub enum Refusal {
         /// The rule.
         rule: Name,
         /// The key.
-        key: alloc::boxed::Box<str>,
+        key: Box<str>,
     },
     /// The override has a burst, but its rule is not a bucket.
     BurstWithoutBucket {

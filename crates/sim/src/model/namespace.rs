@@ -135,7 +135,7 @@ impl Namespace {
                 Outcome::Limiter(Ok(engine_limiter::Reply::LeaseTaken { lease, .. })),
             ) => {
                 let shown = lease.fencing_token;
-                *lease = self.limiter.lease_info(now.0, id, shown)?;
+                **lease = self.limiter.lease_info(now.0, id, shown)?;
                 if !known && outcome == *answer {
                     self.limiter.learn_token(id, shown);
                 }

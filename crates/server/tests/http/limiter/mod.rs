@@ -139,7 +139,7 @@ fn group(used: u64) -> GroupInfo {
 }
 
 fn lease_taken(decision: Decision) -> LimiterReply {
-    LimiterReply::LeaseTaken { lease: lease("l"), session: name("s"), decision }
+    LimiterReply::LeaseTaken { lease: Box::new(lease("l")), session: name("s"), decision }
 }
 
 pub(super) fn lease(id: &str) -> LeaseInfo {

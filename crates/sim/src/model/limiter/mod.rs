@@ -239,6 +239,7 @@ impl Limiter {
                         way.order.learn(lease.fencing_token);
                     }
                     let session = new.session().clone();
+                    let lease = Box::new(lease);
                     fit(way, &Ok(Reply::LeaseTaken { lease, session, decision: decided.decision }), answer)
                 }))
             }
