@@ -7,7 +7,7 @@ use limina_engine::Time;
 /// Shard time starts at the later of the last persisted shard time and the wall clock. If another process handed the
 /// shard over, it starts at the time of that process. It advances with the monotonic clock, and is slewed towards the
 /// wall clock by at most 5 %. A step of the wall clock is reported, but not followed.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ShardClock {
     /// Shard time, in microseconds, at the last reading.
     time: u64,

@@ -10,7 +10,6 @@
 
 mod batch;
 pub mod clock;
-mod direct;
 mod open;
 pub mod output;
 mod queue;

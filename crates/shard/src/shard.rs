@@ -48,19 +48,19 @@ impl Default for Options {
 /// One shard: its queue, its engine, and the batches on their way. `T` identifies the sender of a request (its
 /// *ticket*).
 pub struct Shard<T> {
-    pub(crate) options: Options,
-    pub(crate) queue: Queue<T>,
-    pub(crate) open: Option<Open<T>>,
-    pub(crate) has_space: bool,
+    options: Options,
+    queue: Queue<T>,
+    open: Option<Open<T>>,
+    has_space: bool,
     /// An append found no space at all, not even for due timers.
-    pub(crate) is_out_of_space: bool,
+    is_out_of_space: bool,
     /// A planned stop has begun: no background work is started any more.
-    pub(crate) is_closing: bool,
+    is_closing: bool,
     /// Whether relaxed replies may be released at once.
-    pub(crate) may_relax: bool,
+    may_relax: bool,
     /// Clients cannot reach this process yet, although the shard may be open.
     awaits_serving: bool,
-    pub(crate) outputs: VecDeque<Output<T>>,
+    outputs: VecDeque<Output<T>>,
 }
 
 impl<T> Shard<T> {

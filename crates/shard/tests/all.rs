@@ -1,7 +1,6 @@
 //! The shard's tests. They are one program, because each further one would be compiled and linked with all dependencies.
 
 mod batch_bytes;
-mod direct;
 mod due;
 mod harness;
 mod longest_turn;

@@ -22,17 +22,7 @@ fn run(seeds: std::ops::Range<u64>, requests: u64) -> Report {
 /// The runs were full of trouble.
 fn check(total: &Report) {
     let Report {
-        direct,
-        crashes,
-        losses,
-        unknown_happened,
-        waits,
-        stops,
-        lags,
-        held_back,
-        slices,
-        followers,
-        ..
+        crashes, losses, unknown_happened, waits, stops, lags, held_back, slices, followers, ..
     } = total;
     assert!(
         *crashes > 40
@@ -45,7 +35,6 @@ fn check(total: &Report) {
             && *slices > 500,
         "the faults did not happen: {total:?}"
     );
-    assert!(*direct > 1_000, "few requests were decided as soon as they arrived: {total:?}");
     let Counts { changes, begun, moves, compared, .. } = followers;
     assert!(
         *changes > 800 && *begun > 100 && *moves > 20 && *compared > 150,

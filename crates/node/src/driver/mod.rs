@@ -1,15 +1,12 @@
 //! One shard's task: it drives the shard's loop with requests, time and the store.
 //!
 //! [`limina_shard::Shard`] decides what to do next and does no IO. The driver does the IO (`outputs`), and calls the shard
-//! back with the result. `shared_core` is what the task shares with tasks that submit requests: they decide small requests themselves while
-//! nobody else drives the shard. `loading` builds a shard's engine from what is stored, and `prepared` does most of that before this node
-//! owns the shard.
+//! back with the result. `loading` builds a shard's engine from what is stored, and `prepared` does most of that before this node owns the
+//! shard.
 
 mod loading;
-mod look_ups;
 mod outputs;
 mod prepared;
-mod shared_core;
 
 pub use loading::load_engine;
 pub(crate) use loading::open;
@@ -22,20 +19,14 @@ use crate::{
     memory::{Account, Kind},
     metrics::ShardGauges,
     opener::Opener,
-    service::{Cost, NotDecided, ShardReceiver, Ticket},
+    service::{Cost, NotDecided, ShardReceiver, Submission, Ticket},
 };
-use limina_engine::{Engine, Millis, QuotaTable, Stats, Time, engine::is_kept_by_id, record};
+use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time, engine::is_kept_by_id, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
-use limina_store::{ConfirmError, FilteredKeys, Journal, NodeId, ShardId, ShardStore, StoreError, Table};
-use look_ups::Found;
-use shared_core::{SharedCore, Turn, send};
-use std::{
-    error::Error,
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Weak},
-    time::Duration,
+use limina_store::{
+    ConfirmError, FilteredKeys, FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table,
 };
+use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
 /// How long to wait before a shard that could not be opened is opened again.
@@ -52,6 +43,10 @@ const SWEEP_PAUSE: Duration = Duration::from_millis(500);
 /// What waits in the queue is ordered and refused by the queue's rules, so only a little of it is taken at once: a small part
 /// of what an append may cover. While an append is in flight, more of it follows.
 const ROUND: Cost = Cost { weight: 2_048, bytes: 8 << 20 };
+
+/// No more is taken while this many requests are in the shard's own queue, because they did not fit into the batch. A
+/// request that is done in slices does not count, nor does what waits behind it: other namespaces go first between two slices.
+const MAX_IN_SHARD: usize = 4;
 
 /// How long the task runs without giving other tasks of its thread a turn, if requests wait all the time.
 const MAX_RUN: Duration = Duration::from_millis(5);
@@ -133,7 +128,6 @@ pub(crate) struct HandedTime {
 pub(crate) struct Driver<J, T> {
     id: ShardId,
     store: Arc<ShardStore<J, T>>,
-    core: Arc<SharedCore<J, T>>,
     service: Service,
     metrics: Metrics,
     gauges: ShardGauges,
@@ -146,13 +140,15 @@ pub(crate) struct Driver<J, T> {
     quotas: Arc<QuotaTable>,
     audit_kept: Millis,
     receiver: ShardReceiver,
-    /// Empty between two turns. It is kept for its memory.
-    outputs: Vec<Output<Ticket>>,
-    looking_up: InFlight<Found>,
+    shard: Shard<Ticket>,
+    fetching: InFlight<Vec<(Read, ReadResult)>>,
     persisting: InFlight<Result<(), Loss>>,
     opening: InFlight<Result<Engine, OpenError>>,
     /// Finds out whether this node still owns the shard.
     checking: InFlight<Result<(), ConfirmError>>,
+    /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::room`] says. Otherwise
+    /// a store that promises room and has none would make the shard append due work, fail and open again without a pause.
+    full_until: Option<Instant>,
 }
 
 impl<J: Journal, T: Table> Driver<J, T> {
@@ -162,7 +158,6 @@ impl<J: Journal, T: Table> Driver<J, T> {
         context: ShardContext,
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
-        let core = Arc::new(SharedCore::new(id, store.clone(), &context));
         let ShardContext {
             service, metrics, clocks, tenure_guard, opener, options, quotas, audit_kept, ..
         } = context;
@@ -170,7 +165,6 @@ impl<J: Journal, T: Table> Driver<J, T> {
         Driver {
             id,
             store,
-            core,
             service,
             gauges: ShardGauges::new(metrics.clone()),
             state,
@@ -178,15 +172,16 @@ impl<J: Journal, T: Table> Driver<J, T> {
             clocks,
             tenure_guard,
             opener,
+            shard: Shard::new(options.clone()),
             options,
             quotas,
             audit_kept,
             receiver,
-            outputs: Vec::new(),
-            looking_up: None,
+            fetching: None,
             persisting: None,
             opening: None,
             checking: None,
+            full_until: None,
         }
     }
 
@@ -198,46 +193,77 @@ impl<J: Journal, T: Table> Driver<J, T> {
         mut orders: watch::Receiver<Order>,
     ) -> Result<ShardClock, NotOwned> {
         let mut is_store_away = self.tenure_guard.is_store_away();
-        let mut serving = self.service.serving();
-        self.core.lock().wait_for_serving();
-        let (clock, opening) = match handed {
+        let (mut clock, opening) = match handed {
             None => (ShardClock::start(engine.time(), self.clocks.read()), Opening::Interrupted),
             Some(handed) => (self.continue_clock(engine.time(), handed), Opening::HandedOver),
         };
-        self.handle_opened(engine, clock, opening);
-        let core: Weak<SharedCore<J, T>> = Arc::downgrade(&self.core);
-        self.receiver.share(core);
+        let mut serving = self.service.serving();
+        let mut is_postponed = !*serving.borrow_and_update();
+        if is_postponed {
+            self.shard.wait_for_serving();
+        }
+        self.handle_opened(engine, clock.time(), opening);
         let mut is_stopping = false;
         let mut is_closed = false;
         // Set while more requests wait than are taken at once.
         let mut busy_since = None;
         loop {
-            let turn = self.turn();
-            if is_closed && turn.is_idle {
-                if self.core.lock().shard.flush_relaxed() {
+            let polled_at = Instant::now();
+            let now = self.advance(&mut clock);
+            // Checked before each poll: a client's request is never decided while time still stands.
+            if is_postponed && *serving.borrow_and_update() {
+                is_postponed = false;
+                self.shard.handle_serving(now);
+            }
+            let is_full = self.full_until.is_some_and(|until| polled_at < until);
+            self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
+            self.shard.handle_tenure(self.tenure_guard.is_sure());
+            let do_sweeps_wait = self.shard.has_sweeps() && !self.store.prepare_scan();
+            self.shard.handle_scans(!do_sweeps_wait);
+            let mut is_unfinished = false;
+            while !is_unfinished && let Some(output) = self.shard.poll(now) {
+                is_unfinished = matches!(output, Output::Unfinished);
+                self.handle_output(output);
+            }
+            if let Some(time) = self.shard.take_lag() {
+                clock.hold(time);
+            }
+            if is_closed && self.shard.is_idle() {
+                if self.shard.flush_relaxed() {
                     continue;
                 }
-                return Ok(self.end());
+                self.end();
+                return Ok(clock);
             }
+            // Counted from when the clock was read: everything done since then took time too.
+            let wakeup = if self.shard.is_out_of_space() {
+                Some(ROOM_PAUSE)
+            } else {
+                let next =
+                    self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
+                next.into_iter().chain(do_sweeps_wait.then_some(SWEEP_PAUSE)).min()
+            };
             // While the shard is being opened, requests stay in the queue, which refuses more of them when that takes long.
-            let takes = turn.is_open || is_stopping || *is_store_away.borrow();
-            let wants_more = takes && !is_closed && turn.has_room;
-            if busy_since.is_some_and(|since| turn.polled_at - since > MAX_RUN) {
+            let takes = self.shard.engine().is_some() || is_stopping || *is_store_away.borrow();
+            let held_up = self.shard.held_up().clone();
+            let wants_more = takes && !is_closed && self.shard.ready_len() < MAX_IN_SHARD;
+            if busy_since.is_some_and(|since| polled_at - since > MAX_RUN) {
                 tokio::task::yield_now().await;
                 busy_since = Some(Instant::now());
             }
             tokio::select! {
-                () = tokio::task::yield_now(), if turn.is_unfinished => {}
-                () = self.receiver.changed(wants_more, &turn.held_up) => {
-                    self.take_requests(wants_more);
+                () = tokio::task::yield_now(), if is_unfinished => {}
+                () = self.receiver.changed(wants_more, &held_up) => {
+                    let cancellations = self.receiver.take_cancellations();
+                    cancellations.into_iter().for_each(|submission| self.handle_request(submission));
                     if wants_more {
+                        self.take_requests();
                         is_closed = self.receiver.has_ended();
-                        busy_since = if self.receiver.is_empty() { None } else { busy_since.or(Some(turn.polled_at)) };
+                        busy_since = if self.receiver.is_empty() { None } else { busy_since.or(Some(polled_at)) };
                         self.handle_store_away(*is_store_away.borrow());
                     }
                 }
-                () = self.core.has_work.notified() => {}
-                found = finished(&mut self.looking_up) => self.core.lock().shard.handle_fetched(found),
+                answers = finished(&mut self.fetching) => self.shard.handle_fetched(answers),
                 result = finished(&mut self.persisting) => match result {
                     Ok(()) => self.handle_persisted(),
                     Err(loss) => self.handle_lost(loss, "an append or a confirm failed"),
@@ -245,9 +271,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 owned = finished(&mut self.checking) => self.handle_checked(owned),
                 result = finished(&mut self.opening) => match result {
                     Ok(engine) => {
-                        let so_far = self.core.lock().clock.time();
-                        let clock = ShardClock::start(engine.time().max(so_far), self.clocks.read());
-                        self.handle_opened(engine, clock, Opening::Interrupted);
+                        clock = ShardClock::start(engine.time().max(clock.time()), self.clocks.read());
+                        self.handle_opened(engine, clock.time(), Opening::Interrupted);
                     }
                     Err(OpenError::Store { source: StoreError::NotOwned, .. }) => {
                         self.end();
@@ -260,33 +285,20 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     }
                 },
                 Ok(()) = is_store_away.changed() => self.handle_store_away(*is_store_away.borrow_and_update()),
-                () = sleep_until(turn.polls_at) => {}
-                _ = serving.changed(), if turn.is_postponed => {}
+                () = sleep_until(wakeup.map(|span| polled_at + span)) => {}
+                _ = serving.changed(), if is_postponed => {}
                 changed = orders.changed(), if !is_stopping => match (changed, *orders.borrow_and_update()) {
                     (Ok(()), Order::Serve) => self.check_ownership(),
                     // An error means that the node was dropped.
                     (Err(_), Order::Serve) | (_, Order::Close { .. }) => {
                         is_stopping = true;
+                        self.shard.handle_closing();
                         // Requests that are in the channel are still received. Later ones are rejected by the channel.
                         self.receiver.close();
-                        self.core.lock().shard.handle_closing();
                     }
                 },
             }
         }
-    }
-
-    /// Lets the shard do all that it can do now.
-    fn turn(&mut self) -> Turn {
-        let mut outputs = std::mem::take(&mut self.outputs);
-        let mut turn = self.core.lock().turn(&mut outputs);
-        if let Some(looking_up) = turn.looking_up.take() {
-            self.looking_up = Some(looking_up);
-        }
-        // Without the lock: answers wake many tasks, and some of them decide their next requests at once.
-        outputs.drain(..).for_each(|output| self.handle_output(output));
-        self.outputs = outputs;
-        turn
     }
 
     /// The clock of a shard that another node handed over. It goes on from that node's time, plus what has passed here since
@@ -297,24 +309,34 @@ impl<J: Journal, T: Table> Driver<J, T> {
         ShardClock::go_on(stored.max(Time(handed.time.0.saturating_add(since))), reading)
     }
 
-    /// Passes cancellations to the shard, and requests from the queue if it takes more. Refuses those that have waited for too
-    /// long.
-    fn take_requests(&mut self, wants_more: bool) {
-        // What was taken from the queue must be in the shard before another task looks whether something waits.
-        let mut core = self.core.lock();
-        let cancellations = self.receiver.take_cancellations();
-        cancellations.into_iter().for_each(|submission| core.handle_request(submission));
-        if !wants_more {
-            return;
+    fn advance(&mut self, clock: &mut ShardClock) -> Time {
+        let (now, step) = clock.advance(self.clocks.read());
+        if let Some(step_ms) = step {
+            self.metrics.shards.clock_steps.inc();
+            tracing::warn!(
+                shard = self.id.0,
+                step_ms,
+                "the wall clock was stepped; shard time does not follow"
+            );
         }
-        let (taken, overloaded) = self.receiver.take(ROUND, core.shard.held_up());
-        taken.begin.into_iter().for_each(|submission| core.handle_request(submission));
-        drop(core);
+        now
+    }
+
+    /// Takes requests from the queue, and refuses those that have waited for too long.
+    fn take_requests(&mut self) {
+        let (taken, overloaded) = self.receiver.take(ROUND, self.shard.held_up());
         let metrics = &self.metrics.requests;
         metrics.queue_wait_seconds.observe(taken.longest_wait.as_secs_f64());
         metrics.abandoned.inc_by(taken.gone.len() as u64);
         for (ticket, _) in taken.late {
             let _client_gone = ticket.send(Err(NotDecided::Late(overloaded)));
+        }
+        taken.begin.into_iter().for_each(|submission| self.handle_request(submission));
+    }
+
+    fn handle_request(&mut self, (ticket, request): Submission) {
+        if let Err(ticket) = self.shard.handle_request(ticket, request) {
+            let _client_gone = ticket.send(Err(NotDecided::Failed(Failure::Unavailable)));
         }
     }
 
@@ -323,37 +345,31 @@ impl<J: Journal, T: Table> Driver<J, T> {
         for (ticket, _) in self.receiver.drain() {
             let _client_gone = ticket.send(Err(NotDecided::Failed(Failure::Unavailable)));
         }
-        self.core.lock().shard.reject_waiting(Failure::Unavailable);
+        self.shard.reject_waiting(Failure::Unavailable);
     }
 
-    fn handle_opened(&mut self, mut engine: Engine, clock: ShardClock, opening: Opening) {
+    fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
         engine.set_quotas(self.quotas.clone());
         engine.set_audit_kept(self.audit_kept);
-        let (stats, bytes) = (engine.stats(), engine.resident_bytes());
-        let mut core = self.core.lock();
-        core.shard.handle_opened(engine, clock.time(), opening);
-        core.clock = clock;
-        drop(core);
-        self.update_gauges(stats, bytes);
+        self.shard.handle_opened(engine, now, opening);
+        self.update_gauges();
         self.service.set_open(self.id, true);
     }
 
     fn handle_persisted(&mut self) {
-        let mut core = self.core.lock();
-        core.shard.handle_persisted();
-        let size = core.shard.engine().map(|engine| (engine.stats(), engine.resident_bytes()));
-        drop(core);
-        if let Some((stats, bytes)) = size {
-            self.update_gauges(stats, bytes);
-        }
+        self.shard.handle_persisted();
+        self.update_gauges();
     }
 
     /// The shard's memory cannot be trusted. The shard drops it, and loads what is stored before it answers again.
     fn handle_lost(&mut self, loss: Loss, reason: &str) {
         tracing::warn!(shard = self.id.0, ?loss, "{reason}; the shard opens again");
         self.metrics.shards.losses.inc();
-        self.looking_up = None;
-        let memory = self.core.lock().handle_lost(loss);
+        if loss == Loss::Full {
+            self.full_until = Some(Instant::now() + ROOM_PAUSE);
+        }
+        self.fetching = None;
+        let memory = self.shard.handle_lost(loss);
         self.service.set_open(self.id, false);
         self.reopen(Duration::ZERO, memory);
     }
@@ -381,10 +397,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         }
         // If nothing is under way, the shard's memory agrees with the store. The next append or confirm shows whether this
         // node still owns the shard.
-        let is_at_rest = {
-            let core = self.core.lock();
-            core.shard.is_idle() && !core.shard.has_waiters()
-        };
+        let is_at_rest = self.shard.is_idle() && !self.shard.has_waiters();
         if self.opening.is_none() && !is_at_rest {
             let is_sent = self.persisting.take().is_some() && !self.store.withdraw();
             let loss = if is_sent { Loss::Unknown } else { Loss::NotDone };
@@ -415,28 +428,26 @@ impl<J: Journal, T: Table> Driver<J, T> {
         }
     }
 
-    /// Stops serving. Requests that still wait are rejected: nothing was done. Returns the shard's clock.
-    fn end(&mut self) -> ShardClock {
+    /// Stops serving. Requests that still wait are rejected: nothing was done.
+    fn end(&mut self) {
         self.service.set_open(self.id, false);
         self.receiver.close();
         self.reject_waiting();
-        let (memory, clock) = {
-            let mut core = self.core.lock();
-            let now = core.shard.engine().map_or(Time(0), Engine::time);
-            while let Some(Output::Reply(reply)) = core.shard.poll(now) {
-                send(reply);
-            }
-            (std::mem::replace(&mut core.shard, Shard::new(self.options.clone())), core.clock.clone())
-        };
+        let now = self.shard.engine().map_or(Time(0), Engine::time);
+        while let Some(Output::Reply(reply)) = self.shard.poll(now) {
+            let _client_gone = reply.ticket.send(reply.result.map_err(NotDecided::Failed));
+        }
         self.service.shard_left(self.id);
+        let memory = std::mem::replace(&mut self.shard, Shard::new(self.options.clone()));
         // Freeing millions of records would block a worker.
         drop(tokio::task::spawn_blocking(move || drop(memory)));
-        clock
     }
 
-    fn update_gauges(&mut self, stats: Stats, resident_bytes: u64) {
-        self.gauges.set(stats);
-        self.state.set(usize::try_from(resident_bytes).unwrap_or(usize::MAX));
+    fn update_gauges(&mut self) {
+        if let Some(engine) = self.shard.engine() {
+            self.gauges.set(engine.stats());
+            self.state.set(usize::try_from(engine.resident_bytes()).unwrap_or(usize::MAX));
+        }
     }
 }
 

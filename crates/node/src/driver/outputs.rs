@@ -1,12 +1,17 @@
-//! What the shard's loop asks its task for: appends to the store, answers, effects.
+//! What the shard's loop asks for: look-ups and appends in the store, answers, effects.
 
-use super::{Driver, shared_core::send};
-use crate::service::Ticket;
-use limina_engine::{Effect, Name, Writes, record};
+use super::Driver;
+use crate::service::{NotDecided, Ticket};
+use limina_engine::{Effect, Name, Read, ReadResult, Writes, record};
 use limina_shard::{Loss, Output};
-use limina_store::{self as store, AppendError, Batch, ConfirmError, Journal, RecordRef, Table};
-use std::{error::Error, panic::resume_unwind, sync::Arc};
+use limina_store::{
+    self as store, AppendError, Batch, ConfirmError, Journal, RecordRef, ShardStore, StoreError, Table,
+};
+use std::{error::Error, panic::resume_unwind, sync::Arc, time::Duration};
 use tokio::{task::JoinSet, time::Instant};
+
+/// How long to wait before a shared store that could not be reached is read again.
+const READ_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// An append of more records gets a task of its own: encoding it and adding it to the overlay then run on another core while
 /// this one decides the next batch. For fewer records the switch costs more than it saves. The bound itself was not measured.
@@ -18,18 +23,31 @@ const _: () = assert!(record::key::HISTORY == store::HISTORY);
 impl<J: Journal, T: Table> Driver<J, T> {
     pub(super) fn handle_output(&mut self, output: Output<Ticket>) {
         match output {
+            Output::Fetch(reads) => self.fetch(reads),
             Output::Append { writes, requests } => {
                 self.metrics.shards.append_requests.observe(requests as f64);
                 self.metrics.shards.append_records.observe(writes.len() as f64);
                 self.append(writes);
             }
             Output::Confirm => self.confirm(),
-            Output::Reply(reply) => send(reply),
-            Output::Fetch(_) => unreachable!("the core looks records up"),
+            Output::Reply(reply) => {
+                let _client_gone = reply.ticket.send(reply.result.map_err(NotDecided::Failed));
+            }
             // Only the simulator needs to know when a request begins to wait.
             Output::Waits { .. } | Output::Slice { .. } | Output::Unfinished | Output::Cut { .. } => {}
             Output::Effect(effect) => self.handle_effect(effect),
         }
+    }
+
+    fn fetch(&mut self, reads: Vec<Read>) {
+        let (store, fetch_seconds) = (self.store.clone(), self.metrics.shards.fetch_seconds.clone());
+        let is_shared = self.service.others().is_some();
+        self.fetching = Some(Box::pin(async move {
+            let begin = Instant::now();
+            let answers = fetch(&store, reads, is_shared).await;
+            fetch_seconds.observe(begin.elapsed().as_secs_f64());
+            answers
+        }));
     }
 
     fn append(&mut self, writes: Arc<Writes>) {
@@ -109,6 +127,44 @@ fn batch(writes: &Writes) -> Batch {
         value: write.value,
         is_first: write.is_first,
     }))
+}
+
+/// Reads records. If a shared store cannot be reached, the read is repeated, because that says nothing about the records.
+/// When the store counts as away, the driver rejects the waiting requests and drops this future.
+async fn fetch<J: Journal, T: Table>(
+    store: &ShardStore<J, T>,
+    reads: Vec<Read>,
+    is_shared: bool,
+) -> Vec<(Read, ReadResult)> {
+    let store_reads = reads.iter().map(|read| match read.clone() {
+        Read::Get(key) => store::Read::Get(key),
+        Read::LastAtOrBefore { from, at } => store::Read::LastAtOrBefore { from, at },
+        Read::Scan { from, to, limit } => store::Read::Scan { from, to, limit },
+    });
+    let store_reads: Vec<store::Read> = store_reads.collect();
+    let answers = loop {
+        let answers = store.read(store_reads.clone()).await;
+        let unreachable = answers
+            .iter()
+            .filter_map(|answer| answer.as_ref().err())
+            .find(|error| is_shared && matches!(&***error, StoreError::Unavailable(_)));
+        let Some(error) = unreachable else { break answers };
+        tracing::warn!(
+            error = &**error as &dyn Error,
+            "the store could not be reached for a read; trying again"
+        );
+        tokio::time::sleep(READ_RETRY_PAUSE).await;
+    };
+    let answers = answers.into_iter().map(|answer| match answer {
+        Ok(store::Answer::Value(value)) => ReadResult::Value(value),
+        Ok(store::Answer::Last(last)) => ReadResult::Last(last),
+        Ok(store::Answer::Page(page)) => ReadResult::Page(page),
+        Err(error) => {
+            tracing::error!(error = &*error as &dyn Error, "a stored record could not be read");
+            ReadResult::Unreadable
+        }
+    });
+    reads.into_iter().zip(answers).collect()
 }
 
 fn loss_of(error: &AppendError) -> Loss {

@@ -15,7 +15,7 @@ mod unavailable;
 pub(crate) use queue::Cost;
 pub use queue::QueueOptions;
 pub(crate) use routes::Location;
-pub(crate) use shard_channel::{DecideNow, NotDecided, ShardReceiver, Submission, Ticket, shard_channel};
+pub(crate) use shard_channel::{NotDecided, ShardReceiver, Submission, Ticket, shard_channel};
 pub use unavailable::Unavailable;
 
 use crate::{

@@ -1,14 +1,11 @@
-//! The channel to a shard: a [`Queue`] between the front ends and the shard's task, and a clock.
-//!
-//! A request that finds the queue empty and the shard free does not enter the queue. The task that submits it decides it at once
-//! ([`DecideNow`]), which saves two switches between tasks and the queue. All other requests wait for the shard's task.
+//! The channel to a shard's task: a [`Queue`] between the front ends and the task, and a clock.
 
 use super::queue::{Cost, Overloaded, Queue, QueueOptions, Taken};
 use limina_engine::{Name, Outcome, Request};
 use limina_shard::Failure;
 use std::{
     collections::{HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::{
     sync::{Notify, oneshot},
@@ -38,21 +35,6 @@ pub(super) enum NotQueued {
     Closed,
 }
 
-/// The most work, in the units of [`Request::weight`], of a request that is decided by the task that submits it. Larger requests
-/// would keep other requests of that task waiting, and the shard's task does them in slices.
-const MAX_DIRECT_WEIGHT: usize = 128;
-
-/// A shard that decides a request in the task that submits it.
-pub(crate) trait DecideNow: Send + Sync {
-    /// Decides the request, unless other work comes first or somebody else drives the shard at the moment. Then the request is
-    /// returned, nothing has happened, and the request must enter the queue.
-    ///
-    /// `may_decide` tells whether no other request waits. It is called when nobody else can take requests from the queue.
-    ///
-    /// This never waits. When it returns, the answer may be there already, or the shard's task will send it.
-    fn decide_now(&self, submission: Submission, may_decide: &dyn Fn() -> bool) -> Option<Submission>;
-}
-
 /// The channel to a shard: front ends send, the shard's task receives.
 pub(crate) fn shard_channel(options: QueueOptions) -> (ShardSender, ShardReceiver) {
     let channel = Arc::new(Channel {
@@ -63,7 +45,6 @@ pub(crate) fn shard_channel(options: QueueOptions) -> (ShardSender, ShardReceive
             is_abandoned: false,
         }),
         changed: Notify::new(),
-        shard: OnceLock::new(),
     });
     (ShardSender(channel.clone()), ShardReceiver(channel))
 }
@@ -72,8 +53,6 @@ struct Channel {
     state: Mutex<State>,
     /// Wakes the receiver.
     changed: Notify,
-    /// The shard, while its task runs. Not set before the task runs.
-    shard: OnceLock<Weak<dyn DecideNow>>,
 }
 
 struct State {
@@ -87,13 +66,6 @@ struct State {
     is_abandoned: bool,
 }
 
-impl State {
-    /// Whether nothing waits, and requests are accepted.
-    fn is_at_rest(&self) -> bool {
-        self.queue.is_empty() && self.cancellations.is_empty() && !self.is_closed
-    }
-}
-
 impl Channel {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -104,11 +76,9 @@ impl Channel {
 pub(crate) struct ShardSender(Arc<Channel>);
 
 impl ShardSender {
-    /// Decides a request at once if it can be, or else puts it into the queue, unless it would wait there for too long.
+    /// Puts a request into the queue, unless it would wait there for too long.
     pub(super) fn submit(&self, ticket: Ticket, request: Request) -> Result<(), NotQueued> {
-        let weight = request.weight();
-        let Some((ticket, request)) = self.decide_now(weight, (ticket, request)) else { return Ok(()) };
-        let cost = Cost { weight: weight.max(1) as u64, bytes: request.encoded_bytes() };
+        let cost = Cost { weight: request.weight().max(1) as u64, bytes: request.encoded_bytes() };
         let makes_room = request.makes_room();
         let namespace = request.namespace.clone();
         let now = Instant::now();
@@ -125,15 +95,6 @@ impl ShardSender {
             self.0.changed.notify_one();
         }
         Ok(())
-    }
-
-    /// Returns the request if it cannot be decided at once.
-    fn decide_now(&self, weight: usize, submission: Submission) -> Option<Submission> {
-        let shard = self.0.shard.get().filter(|_| weight <= MAX_DIRECT_WEIGHT).and_then(Weak::upgrade);
-        match shard {
-            Some(shard) => shard.decide_now(submission, &|| self.0.lock().is_at_rest()),
-            None => Some(submission),
-        }
     }
 
     /// Whether a request of this size would be accepted now.
@@ -167,11 +128,6 @@ impl Drop for ShardSender {
 pub(crate) struct ShardReceiver(Arc<Channel>);
 
 impl ShardReceiver {
-    /// From now on, tasks that submit requests may decide them with this shard.
-    pub(crate) fn share(&self, shard: Weak<dyn DecideNow>) {
-        assert!(self.0.shard.set(shard).is_ok(), "a channel has one shard");
-    }
-
     /// Waits until there are cancellations, or, if the task wants requests, until it can take one or none will come. Requests
     /// of a namespace that is held up cannot be taken.
     pub(crate) async fn changed(&self, wants_requests: bool, held_up: &HashSet<Name>) {

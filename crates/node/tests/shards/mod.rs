@@ -2,7 +2,6 @@
 //!
 //! Where a test needs time, it uses tokio's paused clock: time passes only while every task waits.
 
-mod direct;
 mod faults;
 mod loading;
 mod overload;

@@ -60,7 +60,6 @@ impl HeldLoading {
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     panic_in: Option<ShardId>,
-    panic_in_look_ups: Option<ShardId>,
     /// Set while every append fails for lack of space. [`Journal::room`] returns this meanwhile.
     is_full: Option<FreeSpace>,
 }
@@ -84,11 +83,6 @@ impl<S> FaultyStore<S> {
     /// Panics in every append of this shard, before the append is done.
     pub(crate) fn panic_in_appends_of(&self, shard: ShardId) {
         self.faults().panic_in = Some(shard);
-    }
-
-    /// Panics in every look-up of this shard.
-    pub(crate) fn panic_in_look_ups_of(&self, shard: ShardId) {
-        self.faults().panic_in_look_ups = Some(shard);
     }
 
     pub(crate) fn stop_panicking(&self) {
@@ -152,7 +146,7 @@ impl<S: Journal> Journal for FaultyStore<S> {
         self.appends.fetch_add(1, Ordering::SeqCst);
         let mut may_go = self.appends_may_go.subscribe();
         drop(may_go.wait_for(|may_go| *may_go).await);
-        let Faults { panic_in, is_full, .. } = *self.faults();
+        let Faults { panic_in, is_full } = *self.faults();
         assert!(panic_in != Some(shard), "{PANIC}");
         if is_full.is_some() {
             return Err(AppendError::Full);
@@ -184,8 +178,6 @@ impl<S: Table> Table for FaultyStore<S> {
     }
 
     async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
-        let panic_in = self.faults().panic_in_look_ups;
-        assert!(panic_in != Some(shard), "{PANIC}");
         self.inner.get_many(shard, keys).await
     }
 

@@ -4,8 +4,8 @@
 
 use bytes::Bytes;
 use limina_engine::{
-    Command, Engine, Idempotency, Millis, Name, Options as EngineOptions, Outcome, Read, ReadResult, Request,
-    Time, Writes,
+    Command, Engine, Idempotency, Name, Options as EngineOptions, Outcome, Read, ReadResult, Request, Time,
+    Writes,
     ledger::{self, AsOf, Batch, Change, Context, Hold, NewLimit, Transfer, Values},
     record,
 };
@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) const NOW: Time = Time(1_000_000);
+const NOW: Time = Time(1_000_000);
 
 pub(crate) struct Bench {
     pub(crate) shard: Shard<String>,
@@ -57,22 +57,9 @@ impl Bench {
 
     /// Sends a request under a name of its own.
     pub(crate) fn send(&mut self, ticket: &str, namespace: &str, key: Option<&str>, command: Command) {
-        let request = self.request(namespace, key, command);
-        self.shard.handle_request(ticket.to_owned(), request).unwrap();
-    }
-
-    pub(crate) fn request(&self, namespace: &str, key: Option<&str>, command: Command) -> Request {
         let idempotency = key.map(|key| Idempotency { owner: None, key: name(key), fingerprint: [0; 16] });
-        Request { idempotency, ..Request::new(name(namespace), command) }
-    }
-
-    /// Decides a request at once. The rest is left to [`Bench::run`].
-    pub(crate) fn send_direct(&mut self, ticket: &str, namespace: &str, command: Command) {
-        let request = self.request(namespace, None, command);
-        self.shard.handle_direct(NOW, ticket.to_owned(), request);
-        while let Some(output) = self.shard.poll_direct() {
-            self.carry_out(output);
-        }
+        let request = Request { idempotency, ..Request::new(name(namespace), command) };
+        self.shard.handle_request(ticket.to_owned(), request).unwrap();
     }
 
     /// Sends a request and returns its outcome.
@@ -109,22 +96,18 @@ impl Bench {
             self.longest_poll = self.longest_poll.max(begin.elapsed());
             self.polls += 1;
             let Some(output) = polled else { return };
-            self.carry_out(output);
-        }
-    }
-
-    pub(crate) fn carry_out(&mut self, output: Output<String>) {
-        match output {
-            Output::Fetch(reads) => {
-                let answers: Vec<_> =
-                    reads.into_iter().map(|read| (read.clone(), self.look_up(&read))).collect();
-                self.shard.handle_fetched(answers);
+            match output {
+                Output::Fetch(reads) => {
+                    let answers: Vec<_> =
+                        reads.into_iter().map(|read| (read.clone(), self.look_up(&read))).collect();
+                    self.shard.handle_fetched(answers);
+                }
+                Output::Append { writes, .. } => self.append(&writes),
+                Output::Confirm => self.shard.handle_persisted(),
+                Output::Reply(reply) => self.replies.push((reply.ticket, reply.result)),
+                Output::Effect(_) | Output::Unfinished | Output::Waits { .. } => {}
+                other => panic!("not expected here: {other:?}"),
             }
-            Output::Append { writes, .. } => self.append(&writes),
-            Output::Confirm => self.shard.handle_persisted(),
-            Output::Reply(reply) => self.replies.push((reply.ticket, reply.result)),
-            Output::Effect(_) | Output::Unfinished | Output::Waits { .. } => {}
-            other => panic!("not expected here: {other:?}"),
         }
     }
 
@@ -149,7 +132,7 @@ impl Bench {
         }
     }
 
-    pub(crate) fn look_up(&self, read: &Read) -> ReadResult {
+    fn look_up(&self, read: &Read) -> ReadResult {
         let copy = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
         match read {
             Read::Get(key) => ReadResult::Value(self.stored.get(key).cloned()),
@@ -194,13 +177,6 @@ pub(crate) fn limit(limit_name: &str) -> Command {
 /// Holds 1 in the limit `a`.
 pub(crate) fn hold(operation_id: &str) -> Command {
     Command::Ledger(ledger::Command::Transfer(transfer(operation_id)))
-}
-
-/// Holds 1 in the limit `a` until it expires.
-pub(crate) fn hold_for(operation_id: &str, expires_after: Millis) -> Command {
-    let hold = Hold::new(name(operation_id), vec![Change::new(name("a"), 1)]).unwrap();
-    let hold = hold.with_expires_after(Some(expires_after)).unwrap();
-    Command::Ledger(ledger::Command::Transfer(Transfer::Hold(hold)))
 }
 
 /// Holds 1 in the limit `a` for each operation.

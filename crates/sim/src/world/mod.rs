@@ -1,7 +1,6 @@
 //! One simulated machine: a shard over a store in memory, clients, a clock, and everything that can go wrong.
 
 mod audit;
-mod driving;
 mod faults;
 mod following;
 mod judging;
@@ -14,9 +13,9 @@ use crate::{
     workload::Workload,
 };
 use limina_engine::{Command, Engine, Millis, Name, Outcome, Read, Request, Time, limiter};
-use limina_shard::{Loss, Options as ShardOptions, Shard, ShardClock, clock::Reading};
+use limina_shard::{Loss, Options as ShardOptions, Output, Shard, ShardClock, clock::Reading};
 use limina_store::{
-    Batch, Seq, ShardId, ShardStore,
+    Batch, FreeSpace, RecordRef, Seq, ShardId, ShardStore,
     memory::{Memory, MemoryOptions},
 };
 use std::{
@@ -52,8 +51,6 @@ impl Default for Options {
 pub struct Report {
     /// Requests sent, including retries.
     pub requests: u64,
-    /// Of these, requests that were decided as soon as they arrived.
-    pub direct: u64,
     /// Answers. All of them agreed with the model.
     pub answered: u64,
     /// Writes whose outcome the client did not learn.
@@ -98,7 +95,6 @@ impl Report {
     /// Adds the report of another run.
     pub fn add(&mut self, run: &Report) {
         self.requests += run.requests;
-        self.direct += run.direct;
         self.answered += run.answered;
         self.unknown += run.unknown;
         self.unknown_happened += run.unknown_happened;
@@ -342,10 +338,7 @@ impl World {
             Event::Arrive => {
                 for _ in 0..1 + self.random.below(8) {
                     let request = self.workload.request(&mut self.random);
-                    let is_direct = self.random.one_in(3);
-                    if !is_direct || !self.send_direct(&request)? {
-                        self.send(request);
-                    }
+                    self.send(request);
                 }
                 self.followers.come_and_go(&mut self.random);
                 if self.random.one_in(6) {
@@ -422,6 +415,77 @@ impl World {
     fn reading(&self) -> Reading {
         let wall = u64::try_from(self.now as i64 + self.wall_ahead).unwrap_or(0);
         Reading { monotonic: self.now * 1000, wall: wall * 1000 }
+    }
+
+    /// Carries out the shard's outputs.
+    fn drain(&mut self) -> Result<(), String> {
+        if let Some(store) = &self.store {
+            self.shard.handle_space(store.free_space() == FreeSpace::Ample);
+        }
+        let before = self.clock.time();
+        let (time, _) = self.clock.advance(self.reading());
+        if time < before {
+            return Err(format!("shard time went back from {before:?} to {time:?}"));
+        }
+        while let Some(output) = self.shard.poll(time) {
+            let generation = self.generation;
+            match output {
+                Output::Fetch(reads) => {
+                    let delay = self.random.below(10);
+                    self.after(delay, Event::Fetch { generation, reads });
+                }
+                Output::Append { writes, .. } => {
+                    let writes = Batch::new(writes.iter().map(|write| RecordRef {
+                        key: write.key,
+                        value: write.value,
+                        is_first: write.is_first,
+                    }));
+                    let delay = self.random.below(10);
+                    self.after(delay, Event::Append { generation, writes });
+                }
+                Output::Confirm => {
+                    let store = self.store.as_ref().ok_or("a confirm without a store")?;
+                    let result = ready(store.confirm())?.map_err(|_| Loss::NotDone);
+                    self.check_fence(result.is_ok())?;
+                    let delay = self.random.below(10);
+                    self.after(delay, Event::Persisted { generation, result });
+                }
+                Output::Reply(reply) => self.check_reply(reply)?,
+                Output::Waits { request, since, order } => {
+                    self.report.waits += u64::from(waits_in_a_queue(&request));
+                    self.note(order, since, request, Fate::Waits)?;
+                }
+                Output::Slice { request, at, order, from, outcome } => {
+                    self.note_slice(&request, from);
+                    self.note(order, at, request, Fate::Slice { from, outcome })?;
+                }
+                Output::Unfinished => {}
+                Output::Cut { request, at, order } => self.note(order, at, request, Fate::Cut)?,
+                Output::Effect(effect) => {
+                    self.say(|| format!("{effect:?}"));
+                    self.followers.handle_effect(&effect);
+                }
+            }
+        }
+        if let Some(time) = self.shard.take_lag() {
+            self.report.lags += 1;
+            self.clock.hold(time);
+        }
+        if self.shard.is_out_of_space() && self.wake_at.is_none() {
+            self.wake_at = Some(self.now + 10_000);
+            self.after(10_000, Event::Wake { generation: self.generation });
+        }
+        if let Some(at) = self.shard.next_wakeup() {
+            let wake_at = self.now + at.0.saturating_sub(time.0).max(1);
+            if self.wake_at.is_none_or(|wake| wake > wake_at) {
+                self.wake_at = Some(wake_at);
+                self.after(wake_at - self.now, Event::Wake { generation: self.generation });
+            }
+        }
+        if self.is_stopping && self.shard.engine().is_some() && self.shard.is_idle() {
+            return if self.shard.flush_relaxed() { self.drain() } else { self.stop() };
+        }
+        Ok(())
     }
 }
 
