@@ -10,6 +10,7 @@
 mod h2;
 mod honest;
 mod http;
+mod machine;
 mod report;
 mod scenario;
 mod scenarios;

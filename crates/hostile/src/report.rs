@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Prints one line for each scenario, and below it the bounds that were missed.
 pub fn print(outcomes: &[Outcome]) {
     println!(
-        "{:20} {:>9} {:>9} {:>25} {:>9} {:>8} {:>8} {:>8} {:>7}  verdict",
+        "{:20} {:>9} {:>9} {:>25} {:>9} {:>8} {:>8} {:>8} {:>7} {:>6}  verdict",
         "scenario",
         "peak RSS",
         "quiet p99",
@@ -15,11 +15,12 @@ pub fn print(outcomes: &[Outcome]) {
         "accepted",
         "refused",
         "closed",
-        "honest-"
+        "honest-",
+        "stolen"
     );
     println!(
-        "{:20} {:>9} {:>9} {:>25} {:>9} {:>8} {:>8} {:>8} {:>7}",
-        "", "MiB", "ms", "ms", "ms", "", "", "", "refused"
+        "{:20} {:>9} {:>9} {:>25} {:>9} {:>8} {:>8} {:>8} {:>7} {:>6}",
+        "", "MiB", "ms", "ms", "ms", "", "", "", "refused", "%"
     );
     for outcome in outcomes {
         let honest = &outcome.honest;
@@ -33,7 +34,7 @@ pub fn print(outcomes: &[Outcome]) {
             ),
         };
         println!(
-            "{:20} {:>9} {:>9} {latencies:>25} {:>9} {:>8} {:>8} {:>8} {:>7}  {}",
+            "{:20} {:>9} {:>9} {latencies:>25} {:>9} {:>8} {:>8} {:>8} {:>7} {:>6.1}  {}",
             outcome.name,
             outcome.peak.map_or("-".into(), |peak| (peak >> 20).to_string()),
             millis(outcome.quiet.quantile(0.99)),
@@ -42,6 +43,7 @@ pub fn print(outcomes: &[Outcome]) {
             outcome.counts.refused,
             outcome.counts.closed,
             honest.refused + honest.refused_heartbeats,
+            100.0 * outcome.stolen,
             if outcome.is_kept() { "kept" } else { "MISSED" },
         );
         for (code, count) in &outcome.counts.codes {

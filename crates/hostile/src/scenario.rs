@@ -3,6 +3,7 @@
 use crate::{
     Failed,
     honest::Samples,
+    machine::StolenTime,
     server::{Limits, Server},
     stage::{Stage, Timing},
     tally::Counts,
@@ -26,6 +27,10 @@ const MAX_DELAY: Duration = Duration::from_millis(50);
 const MAX_CROWD_DELAY: Duration = Duration::from_millis(500);
 /// The longest time until the honest client is served as before.
 pub(crate) const MAX_RECOVERY: Duration = Duration::from_secs(1);
+/// Latencies say nothing about the server while other virtual machines take more than this share of the processors.
+const MAX_STOLEN: f64 = 0.01;
+/// How often a scenario is played until it is judged on a machine of which nothing was taken.
+const MAX_PLAYS: usize = 3;
 
 /// How scenarios are run.
 pub struct Settings {
@@ -87,16 +92,32 @@ impl Scenario {
         Scenario { limits, ..self }
     }
 
-    /// Plays the scenario against a new server.
+    /// Plays the scenario against a new server. If a bound was missed while others took processors of the machine, it is played
+    /// again.
     pub fn run(&self, settings: &Settings) -> Outcome {
         eprintln!("limina-hostile: {}: {}", self.name, self.summary);
+        let mut plays = 1;
+        loop {
+            let outcome = self.play_once(settings);
+            for missed in &outcome.missed {
+                eprintln!("limina-hostile: {}: MISSED: {missed}", self.name);
+            }
+            if outcome.is_kept() || !outcome.is_disturbed() || plays == MAX_PLAYS {
+                return outcome;
+            }
+            let percent = 100.0 * outcome.stolen;
+            eprintln!("limina-hostile: {}: others took {percent:.0} % of the machine; again", self.name);
+            plays += 1;
+        }
+    }
+
+    fn play_once(&self, settings: &Settings) -> Outcome {
         let mut outcome = Outcome { name: self.name, ..Outcome::default() };
+        let stolen = StolenTime::start();
         if let Err(error) = self.play_into(&mut outcome, settings) {
             outcome.missed.push(error.to_string());
         }
-        for missed in &outcome.missed {
-            eprintln!("limina-hostile: {}: MISSED: {missed}", self.name);
-        }
+        outcome.stolen = stolen.share();
         outcome
     }
 
@@ -194,12 +215,19 @@ pub struct Outcome {
     pub(crate) counts: Counts,
     pub(crate) remarks: Vec<String>,
     pub(crate) missed: Vec<String>,
+    /// The share of the machine's processors that other virtual machines took.
+    pub(crate) stolen: f64,
 }
 
 impl Outcome {
     /// Whether every bound was kept.
     pub fn is_kept(&self) -> bool {
         self.missed.is_empty()
+    }
+
+    /// Whether others took so much of the machine that latencies say nothing about the server.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.stolen > MAX_STOLEN
     }
 
     /// The bounds that were missed.
