@@ -2,6 +2,7 @@
 
 use super::{
     frames::{Decoder, Incoming},
+    gathering::Gathering,
     outbox::{Outbox, Write},
 };
 use bytes::Buf;
@@ -22,12 +23,20 @@ pub(super) struct Link<S> {
     decoder: Decoder,
     outbox: Arc<Outbox>,
     write: Write,
+    gathering: Gathering,
     is_flushed: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     pub(super) fn new(stream: S, outbox: Arc<Outbox>) -> Link<S> {
-        Link { stream, decoder: Decoder::default(), outbox, write: Write::default(), is_flushed: true }
+        Link {
+            stream,
+            decoder: Decoder::default(),
+            outbox,
+            write: Write::default(),
+            gathering: Gathering::default(),
+            is_flushed: true,
+        }
     }
 
     /// The next message, or part of one. The end of the connection is an error.
@@ -66,7 +75,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
                 self.is_flushed = false;
             }
             self.write.finish();
-            if self.outbox.take(&mut self.write) {
+            if self.outbox.bytes() > 0 {
+                ready!(self.gathering.poll(context));
+                self.outbox.take(&mut self.write);
                 continue;
             }
             if !self.is_flushed {

@@ -18,6 +18,7 @@ mod connections;
 mod frames;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+mod gathering;
 mod identity;
 mod link;
 mod outbox;

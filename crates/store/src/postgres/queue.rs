@@ -11,10 +11,13 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::{sync::Notify, time::timeout};
+use tokio::{sync::Notify, task::yield_now, time::timeout};
 
 /// How long a statement may be under way before another one is sent beside it.
 const TURN: Duration = Duration::from_millis(5);
+
+/// How often a task lets others run before it takes items, as long as there are more items each time.
+const MAX_YIELDS: usize = 4;
 
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
@@ -70,10 +73,25 @@ impl<T> Queue<T> {
         let turn = Turn(self.turn.lock().await);
         loop {
             let arrived = self.arrived.notified();
+            self.gather().await;
             if let Some(group) = self.take(&mut fits) {
                 return Some((group, turn)).filter(|(group, _)| !group.is_empty());
             }
             arrived.await;
+        }
+    }
+
+    /// Lets the tasks that are ready to run add their items first. When a statement is answered, the shards that waited for it are
+    /// woken, and so are those whose requests have arrived: without this, the next statement would be sent before they had run.
+    async fn gather(&self) {
+        let mut gathered = 0;
+        for _ in 0..MAX_YIELDS {
+            let waiting = self.lock().waiting.len();
+            if waiting == gathered {
+                return;
+            }
+            gathered = waiting;
+            yield_now().await;
         }
     }
 
@@ -113,5 +131,52 @@ impl<T> Queue<T> {
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    /// All tasks run on one worker, so the order in which they run is known.
+    #[tokio::test]
+    async fn items_of_tasks_that_are_ready_share_a_statement() {
+        let queue: Arc<Queue<u32>> = Arc::default();
+        let pushes = (0..5).map(|item| {
+            let queue = queue.clone();
+            tokio::spawn(async move {
+                // The second half needs two turns to have its item.
+                if item > 2 {
+                    yield_now().await;
+                }
+                queue.push(item).expect("it is open");
+            })
+        });
+        let pushes: Vec<_> = pushes.collect();
+        let (group, turn) = queue.group(|_| true).await.expect("it is open");
+        assert_eq!(group, [0, 1, 2, 3, 4]);
+        drop(turn);
+        for push in pushes {
+            push.await.expect("it does not panic");
+        }
+    }
+
+    /// A task that adds an item in each of its turns does not delay a statement for ever.
+    #[tokio::test]
+    async fn a_statement_does_not_wait_for_an_endless_stream_of_items() {
+        let queue: Arc<Queue<u32>> = Arc::default();
+        let endless = tokio::spawn({
+            let queue = queue.clone();
+            async move {
+                while queue.push(0).is_ok() {
+                    yield_now().await;
+                }
+            }
+        });
+        let (group, _turn) = queue.group(|_| true).await.expect("it is open");
+        assert!((1..=MAX_YIELDS + 1).contains(&group.len()), "{group:?}");
+        queue.close();
+        endless.await.expect("it does not panic");
     }
 }
