@@ -8,8 +8,8 @@
 //! If the caller drops a call, the other node is told and drops the work for it. If a connection breaks, each call says whether
 //! the other node may have received it.
 //!
-//! Read in this order: `identity` (who may connect), `frames` (the bytes), `wire` (the encoding of what is in them), `outbox` and
-//! `link` (what both sides of a connection do), `calls` and `connections` (the side that asks), `client` (the interface to the
+//! Read in this order: `identity` (who may connect), `frames` (the bytes), `wire` (the encoding of what is in them), `outbox`,
+//! `gathering` and `link` (what both sides of a connection do), `calls` and `connections` (the side that asks), `client` (the interface to the
 //! node), `server` (the side that answers).
 
 mod calls;
