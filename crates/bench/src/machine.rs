@@ -61,13 +61,14 @@ pub(crate) fn note_end(process: u32) {
     ENDED.fetch_add(family_cpu_time(process).as_millis() as u64, Ordering::Relaxed);
 }
 
-/// Processor time of all programs except this one, its children that have ended, and servers of [`note_end`].
+/// Processor time of all programs except this one, its children that have ended, and servers of [`note_end`]; and the time that
+/// other virtual machines took while this one had something to do.
 pub(crate) fn others_cpu_time() -> Option<Duration> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let numbers = text.lines().next()?.split_whitespace().skip(1).map(str::parse::<u64>);
     let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
-    // Without idle time, waiting for disks, and the time of other virtual machines.
-    let busy: u64 = [0, 1, 2, 5, 6].into_iter().filter_map(|index| numbers.get(index)).sum();
+    // Without idle time and waiting for disks.
+    let busy: u64 = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|index| numbers.get(index)).sum();
     let own = stat(std::process::id())?;
     let ended = Duration::from_millis(ENDED.load(Ordering::Relaxed));
     Some(duration(busy.saturating_sub(own.ticks + own.ended_children_ticks)).saturating_sub(ended))

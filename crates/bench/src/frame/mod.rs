@@ -42,7 +42,7 @@ pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Result<Figures, Failed
 /// What a summary shows of a family.
 pub(crate) struct Figures {
     pub(crate) comparisons: Vec<Comparison>,
-    /// Processors that other programs took meanwhile, if it is known.
+    /// Processors that other programs and virtual machines took meanwhile, if it is known.
     pub(crate) others: Option<f64>,
 }
 

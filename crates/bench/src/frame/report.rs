@@ -47,7 +47,7 @@ impl Others {
 }
 
 pub(crate) fn others_in_words(others: Option<f64>) -> String {
-    format!("other programs took {} processors meanwhile\n", optional(others, 2))
+    format!("other programs and virtual machines took {} processors meanwhile\n", optional(others, 2))
 }
 
 /// The columns of [`latencies`].

@@ -35,7 +35,7 @@ pub(crate) struct Family {
     pub(crate) name: String,
     /// The command line that measures only this family.
     pub(crate) command: String,
-    /// Hundredths of a processor that other programs took meanwhile, if it is known.
+    /// Hundredths of a processor that other programs and virtual machines took meanwhile, if it is known.
     pub(crate) others_percent: Option<u64>,
     pub(crate) comparisons: Vec<Comparison>,
 }

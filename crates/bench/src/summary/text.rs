@@ -8,7 +8,7 @@ pub(super) fn write(summary: &Summary) -> String {
     let rivals = if rivals.is_empty() { "none".to_owned() } else { rivals.join(", ") };
     let mut text = format!(
         "One run of `{command}` on {date}: commit {commit}, profile {profile}. Machine: {machine}. Rivals: {rivals}. Other \
-         programs took {} processors meanwhile.\n\n",
+         programs and virtual machines took {} processors meanwhile.\n\n",
         others(families)
     );
     let mut table = Table::new(
@@ -30,7 +30,7 @@ pub(super) fn write(summary: &Summary) -> String {
     text
 }
 
-/// The least and the most that other programs took while a family was measured.
+/// The least and the most that other programs and virtual machines took while a family was measured.
 fn others(families: &[Family]) -> String {
     let others =
         || families.iter().filter_map(|family| family.others_percent).map(|percent| percent as f64 / 100.0);
