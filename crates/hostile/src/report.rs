@@ -52,7 +52,7 @@ pub fn print(outcomes: &[Outcome]) {
         for remark in &outcome.remarks {
             println!("{:20}   {remark}", "");
         }
-        for missed in &outcome.missed {
+        for missed in outcome.missed() {
             println!("{:20}   missed: {}", "", missed.replace('\n', "\n    "));
         }
     }

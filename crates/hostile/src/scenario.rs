@@ -92,17 +92,17 @@ impl Scenario {
         Scenario { limits, ..self }
     }
 
-    /// Plays the scenario against a new server. If a bound was missed while others took processors of the machine, it is played
-    /// again.
+    /// Plays the scenario against a new server. If it only was too slow, and others took processors of the machine meanwhile, it is
+    /// played again. Anything else that a scenario finds is final.
     pub fn run(&self, settings: &Settings) -> Outcome {
         eprintln!("limina-hostile: {}: {}", self.name, self.summary);
         let mut plays = 1;
         loop {
             let outcome = self.play_once(settings);
-            for missed in &outcome.missed {
+            for missed in outcome.missed() {
                 eprintln!("limina-hostile: {}: MISSED: {missed}", self.name);
             }
-            if outcome.is_kept() || !outcome.is_disturbed() || plays == MAX_PLAYS {
+            if !outcome.is_inconclusive() || plays == MAX_PLAYS {
                 return outcome;
             }
             let percent = 100.0 * outcome.stolen;
@@ -159,6 +159,7 @@ impl Scenario {
 
     fn judge(&self, outcome: &mut Outcome, judges_figures: bool) {
         let mut missed = outcome.counts.faults.clone();
+        let mut too_slow = outcome.counts.too_slow.clone();
         let honest = &outcome.honest;
         if let Some(failure) = honest.failures.first() {
             missed
@@ -171,20 +172,26 @@ impl Scenario {
             missed.push(format!("{} honest heartbeats were refused", honest.refused_heartbeats));
         }
         if judges_figures {
-            missed.extend(self.judge_figures(outcome));
+            missed.extend(self.judge_memory(outcome));
+            too_slow.extend(self.judge_times(outcome));
         }
         outcome.missed.extend(missed);
+        outcome.too_slow = too_slow;
     }
 
-    fn judge_figures(&self, outcome: &Outcome) -> Vec<String> {
-        let mut missed = Vec::new();
+    fn judge_memory(&self, outcome: &Outcome) -> Option<String> {
         let mib = self.limits.memory_mib.or(self.limits.address_space_mib);
         if let (Some(mib), Some(peak)) = (mib, outcome.peak)
             && peak > (mib << 20) + BESIDES_BUDGET
         {
             let (peak, bound) = (peak >> 20, mib + (BESIDES_BUDGET >> 20));
-            missed.push(format!("{peak} MiB were resident, and {bound} MiB are the bound"));
+            return Some(format!("{peak} MiB were resident, and {bound} MiB are the bound"));
         }
+        None
+    }
+
+    fn judge_times(&self, outcome: &Outcome) -> Vec<String> {
+        let mut missed = Vec::new();
         if self.kind == Kind::Alone {
             return missed;
         }
@@ -214,7 +221,10 @@ pub struct Outcome {
     pub(crate) recovery: Option<Duration>,
     pub(crate) counts: Counts,
     pub(crate) remarks: Vec<String>,
+    /// Bounds that were missed, and everything that never may happen.
     pub(crate) missed: Vec<String>,
+    /// Bounds of time that were missed. On a machine of which others take a part they say little.
+    pub(crate) too_slow: Vec<String>,
     /// The share of the machine's processors that other virtual machines took.
     pub(crate) stolen: f64,
 }
@@ -222,17 +232,17 @@ pub struct Outcome {
 impl Outcome {
     /// Whether every bound was kept.
     pub fn is_kept(&self) -> bool {
-        self.missed.is_empty()
+        self.missed().next().is_none()
     }
 
-    /// Whether others took so much of the machine that latencies say nothing about the server.
-    pub(crate) fn is_disturbed(&self) -> bool {
-        self.stolen > MAX_STOLEN
+    /// Whether all that is wrong are times, while others took so much of the machine that times say nothing about the server.
+    fn is_inconclusive(&self) -> bool {
+        self.missed.is_empty() && !self.too_slow.is_empty() && self.stolen > MAX_STOLEN
     }
 
     /// The bounds that were missed.
-    pub fn missed(&self) -> &[String] {
-        &self.missed
+    pub fn missed(&self) -> impl Iterator<Item = &String> {
+        self.missed.iter().chain(&self.too_slow)
     }
 }
 
@@ -240,4 +250,28 @@ impl Outcome {
 fn raise_open_files() -> Result<(), Failed> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_times_are_excused_by_a_machine_of_which_others_took_a_part() {
+        let missed = |missed: &[&str], too_slow: &[&str], stolen| {
+            let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            Outcome { missed: texts(missed), too_slow: texts(too_slow), stolen, ..Outcome::default() }
+        };
+        let taken = 2.0 * MAX_STOLEN;
+        assert!(missed(&[], &["slow"], taken).is_inconclusive());
+        for final_outcome in [
+            missed(&[], &[], taken),
+            missed(&[], &["slow"], 0.0),
+            missed(&["the server panicked"], &[], taken),
+            missed(&["the server panicked"], &["slow"], taken),
+        ] {
+            assert!(!final_outcome.is_inconclusive());
+        }
+        assert!(!missed(&[], &["slow"], taken).is_kept());
+    }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Counts {
     pub(crate) closed: u64,
     /// What never may happen. Only the first ones are kept.
     pub(crate) faults: Vec<String>,
+    /// Bounds of time that the scenario itself has, and that were missed.
+    pub(crate) too_slow: Vec<String>,
 }
 
 /// The most faults that are kept.
@@ -73,6 +75,10 @@ impl Tally {
         if counts.faults.len() < MAX_FAULTS {
             counts.faults.push(text.into());
         }
+    }
+
+    pub(crate) fn too_slow(&self, text: impl Into<String>) {
+        self.counts().too_slow.push(text.into());
     }
 
     /// What has been counted so far.

@@ -21,7 +21,7 @@ use crate::{
     http::Http,
     load::{Contender, Load},
     measure::{Measured, Rounds},
-    namespaces::ManyNamespaces,
+    namespaces::{ManyNamespaces, NAMESPACES},
     summary::{Bar, Comparison, Role},
 };
 pub(crate) use crates::program as rival_crates;
@@ -121,6 +121,10 @@ impl Kind {
                 | Kind::EchoBatch
                 | Kind::RedisBatch
         )
+    }
+
+    fn has_many_namespaces(self) -> bool {
+        matches!(self, Kind::HttpNamespaces | Kind::HttpBatchNamespaces)
     }
 }
 
@@ -282,7 +286,9 @@ impl<T: Client> Measure<Kind, T> for Limiter {
         kind: Kind,
         contender: &C,
     ) -> Result<Measured, Failed> {
-        let case = Case::simple(self.options.clients);
+        // Many namespaces have as many groups together as one has otherwise.
+        let namespaces = if kind.has_many_namespaces() { NAMESPACES } else { 1 };
+        let case = Case::simple((self.options.clients / namespaces).max(1));
         contender.connect().await?.create(case, 0).await?;
         let checks = |_, connection| Checks::new(case, connection);
         warm_up_and_measure(contender, self.load(kind), self.options.common.seconds, checks).await
@@ -304,7 +310,7 @@ impl Family<Kind> for Limiter {
 
     async fn measure_other(&mut self, kind: Kind, start: Start<'_>) -> Result<Option<Row<Kind>>, Failed> {
         let time = self.options.common.seconds;
-        if matches!(kind, Kind::HttpNamespaces | Kind::HttpBatchNamespaces) {
+        if kind.has_many_namespaces() {
             let server = Http::limina(start.program, start.directory)?;
             return contend(self, kind, ManyNamespaces::new(server)).await.map(Some);
         }

@@ -43,7 +43,8 @@ impl Gathering {
         self.end.task.register(context.waker());
         if !self.has_begun {
             self.has_begun = true;
-            // The runtime keeps the waker until the worker has run out of tasks and has polled the sockets.
+            // The runtime keeps the waker until its worker polls the sockets. It does that when it has run out of tasks, or after some
+            // dozens of them.
             let waker = Waker::from(self.end.clone());
             let _pending = pin!(yield_now()).poll(&mut Context::from_waker(&waker));
         }

@@ -9,8 +9,8 @@
 //! the other node may have received it.
 //!
 //! Read in this order: `identity` (who may connect), `frames` (the bytes), `wire` (the encoding of what is in them), `outbox`,
-//! `gathering` and `link` (what both sides of a connection do), `calls` and `connections` (the side that asks), `client` (the interface to the
-//! node), `server` (the side that answers).
+//! `gathering` and `link` (what both sides of a connection do), `calls` and `connections` (the side that asks), `client` (the
+//! interface to the node), `server` (the side that answers).
 
 mod calls;
 mod client;
