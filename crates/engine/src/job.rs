@@ -11,13 +11,13 @@ use alloc::boxed::Box;
 /// A request on its way through the engine.
 #[derive(Debug)]
 pub struct Job {
-    /// The request.
-    pub request: Request,
+    /// The request. It is large, and a job moves through several queues.
+    pub request: Box<Request>,
     /// Whether a kept reply was looked for, so that the next turn need not look again.
     pub(crate) is_begun: bool,
     /// Whether the request has changed something already.
     pub(crate) changed: bool,
-    /// None if the request is no batch. A job moves through several queues, so what few jobs need is apart from it.
+    /// None if the request is no batch.
     pub(crate) progress: Option<Box<Progress>>,
     /// What is kept of the reply under the request's idempotency key.
     pub(crate) kept: Option<KeptParts>,
@@ -42,7 +42,8 @@ pub(crate) struct Progress {
 
 impl Job {
     /// Begins a request.
-    pub fn new(request: Request) -> Job {
+    pub fn new(request: impl Into<Box<Request>>) -> Job {
+        let request = request.into();
         // Only `Deserialize` of a part of a command could have avoided the constructors.
         debug_assert_eq!(request.command.validate(), Ok(()), "the engine was given an invalid command");
         Job {

@@ -26,7 +26,7 @@ pub enum Output<T> {
     /// must not be shown to clients, because it is not durable.
     Waits {
         /// The request that waits.
-        request: Request,
+        request: Box<Request>,
         /// Shard time at which it began to wait.
         since: Time,
         /// The number of this decision, as in [`Reply::order`].
@@ -36,7 +36,7 @@ pub enum Output<T> {
     /// is for the simulator, like `Waits`.
     Slice {
         /// The batch.
-        request: Request,
+        request: Box<Request>,
         /// Shard time of the decisions.
         at: Time,
         /// The number of this decision, as in [`Reply::order`].
@@ -52,7 +52,7 @@ pub enum Output<T> {
     /// A batch is given up before its last item, for lack of space. Reported like `Slice`.
     Cut {
         /// The batch.
-        request: Request,
+        request: Box<Request>,
         /// Shard time of this decision.
         at: Time,
         /// The number of this decision, as in [`Reply::order`].

@@ -3,8 +3,9 @@
 //! Within a namespace, first come, first served. A namespace with a lot of work delays the others by no more than a slice of
 //! it.
 
+use hashbrown::HashMap;
 use limina_engine::{Job, Name};
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 
 /// The work that a namespace may put into a round before the next one has its turn.
 const QUANTUM: usize = 512;

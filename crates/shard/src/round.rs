@@ -23,7 +23,6 @@ pub(crate) struct Round<T> {
     pub(crate) is_ready: bool,
 }
 
-#[expect(clippy::large_enum_variant, reason = "nearly everything that waits is a request")]
 pub(crate) enum Work<T> {
     Request(T, Job),
     Due(Due),

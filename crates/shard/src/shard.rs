@@ -122,7 +122,8 @@ impl<T> Shard<T> {
 
     /// Accepts a request, or returns the ticket if the queue is full. A request that cancels an earlier one is always
     /// accepted; there cannot be more of them than there were earlier requests.
-    pub fn handle_request(&mut self, ticket: T, request: Request) -> Result<(), T> {
+    pub fn handle_request(&mut self, ticket: T, request: impl Into<Box<Request>>) -> Result<(), T> {
+        let request = request.into();
         if self.queue.len() >= self.options.max_queue && !request.is_cancellation() {
             return Err(ticket);
         }

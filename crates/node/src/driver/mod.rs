@@ -19,7 +19,7 @@ use crate::{
     memory::{Account, Kind},
     metrics::ShardGauges,
     opener::Opener,
-    service::{Cost, NotDecided, ShardReceiver, Submission, Ticket},
+    service::{Cost, NotDecided, ShardReceiver, Submission, TakenRequests, Ticket},
 };
 use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time, engine::is_kept_by_id, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
@@ -143,6 +143,8 @@ pub(crate) struct Driver<J, T> {
     shard: Shard<Ticket>,
     fetching: InFlight<Vec<(Read, ReadResult)>>,
     persisting: InFlight<Result<(), Loss>>,
+    /// Since when the present append or confirm has been under way, or the last one was.
+    persisting_since: Instant,
     opening: InFlight<Result<Engine, OpenError>>,
     /// Finds out whether this node still owns the shard.
     checking: InFlight<Result<(), ConfirmError>>,
@@ -179,6 +181,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             receiver,
             fetching: None,
             persisting: None,
+            persisting_since: Instant::now(),
             opening: None,
             checking: None,
             full_until: None,
@@ -254,12 +257,12 @@ impl<J: Journal, T: Table> Driver<J, T> {
             tokio::select! {
                 () = tokio::task::yield_now(), if is_unfinished => {}
                 () = self.receiver.changed(wants_more, &held_up) => {
-                    let cancellations = self.receiver.take_cancellations();
-                    cancellations.into_iter().for_each(|submission| self.handle_request(submission));
-                    if wants_more {
-                        self.take_requests();
-                        is_closed = self.receiver.has_ended();
-                        busy_since = if self.receiver.is_empty() { None } else { busy_since.or(Some(polled_at)) };
+                    let received = self.receiver.receive(wants_more.then_some(ROUND), &held_up);
+                    received.cancellations.into_iter().for_each(|submission| self.handle_request(submission));
+                    if let Some(requests) = received.taken {
+                        is_closed = requests.was_last;
+                        busy_since = if requests.left_some { busy_since.or(Some(polled_at)) } else { None };
+                        self.handle_taken(requests);
                         self.handle_store_away(*is_store_away.borrow());
                     }
                 }
@@ -322,9 +325,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
         now
     }
 
-    /// Takes requests from the queue, and refuses those that have waited for too long.
-    fn take_requests(&mut self) {
-        let (taken, overloaded) = self.receiver.take(ROUND, self.shard.held_up());
+    /// Begins requests from the queue, and refuses those that have waited for too long.
+    fn handle_taken(&mut self, TakenRequests { taken, overloaded, .. }: TakenRequests) {
         let metrics = &self.metrics.requests;
         metrics.queue_wait_seconds.observe(taken.longest_wait.as_secs_f64());
         metrics.abandoned.inc_by(taken.gone.len() as u64);
@@ -357,6 +359,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 
     fn handle_persisted(&mut self) {
+        self.receiver.handle_appended(self.persisting_since.elapsed());
         self.shard.handle_persisted();
         self.update_gauges();
     }

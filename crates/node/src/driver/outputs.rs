@@ -59,6 +59,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             append_seconds.observe(begin.elapsed().as_secs_f64());
             result.map_err(|error| loss_of(&error))
         };
+        self.persisting_since = Instant::now();
         self.persisting = Some(match is_large {
             true => {
                 let mut append = JoinSet::from_iter([append]);
@@ -77,6 +78,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
 
     fn confirm(&mut self) {
         let store = self.store.clone();
+        self.persisting_since = Instant::now();
         self.persisting = Some(Box::pin(async move {
             store.confirm().await.map_err(|error: ConfirmError| {
                 tracing::warn!(error = &error as &dyn Error, "ownership could not be confirmed");

@@ -23,12 +23,17 @@ pub(super) struct TakeBackOnDrop<'a> {
     service: &'a Service,
     shard: ShardId,
     /// None if the request need not be taken back.
-    cancellation: Option<Request>,
+    cancellation: Option<Box<Request>>,
 }
 
 impl TakeBackOnDrop<'_> {
     pub(super) fn new<'a>(service: &'a Service, shard: ShardId, request: &Request) -> TakeBackOnDrop<'a> {
-        TakeBackOnDrop { service, shard, cancellation: request.cancellation() }
+        TakeBackOnDrop { service, shard, cancellation: request.cancellation().map(Box::new) }
+    }
+
+    /// Whether the request will be taken back when this is dropped.
+    pub(super) fn is_armed(&self) -> bool {
+        self.cancellation.is_some()
     }
 
     /// The request was answered, or never sent.
@@ -51,7 +56,11 @@ impl Drop for TakeBackOnDrop<'_> {
 impl Service {
     /// Takes an earlier request back, at whichever node has the shard. Doing that twice changes nothing, so it is repeated
     /// until it certainly was done.
-    pub(super) async fn take_back(self, shard: ShardId, request: Request) -> Result<Outcome, Unavailable> {
+    pub(super) async fn take_back(
+        self,
+        shard: ShardId,
+        request: Box<Request>,
+    ) -> Result<Outcome, Unavailable> {
         let routes = self.inner.routes.get().ok_or(Unavailable::ShardUnavailable)?;
         let until = Instant::now() + TAKE_BACK_FOR;
         loop {

@@ -22,7 +22,7 @@ impl Service {
         &self,
         route: &Route,
         shard: ShardId,
-        request: Request,
+        request: Box<Request>,
     ) -> Result<Outcome, Unavailable> {
         let Some(others) = self.inner.others.get() else {
             let Location::Local(sender) = route.location() else { return Err(Unavailable::ShardUnavailable) };
@@ -88,7 +88,7 @@ impl Service {
         &self,
         shard: ShardId,
         sender: &ShardSender,
-        request: Request,
+        request: Box<Request>,
     ) -> Result<Outcome, PeerError> {
         let admitted = self.memory().admit(&request);
         let _answer_memory = admitted.map_err(|full| PeerError::Unavailable(full.into()))?;
@@ -97,16 +97,21 @@ impl Service {
         let take_back = TakeBackOnDrop::new(self, shard, &request);
         let mut local = LocalRequest { reply, take_back };
         let sent = match request.is_cancellation() {
-            true => sender.cancel(ticket, request),
-            false => sender.submit(ticket, request),
+            true => sender.cancel(ticket, request).map(|()| None),
+            false => sender.submit(ticket, request).map(Some),
         };
-        if let Err(not_queued) = sent {
-            local.take_back.disarm();
-            return Err(match not_queued {
-                NotQueued::Overloaded(overloaded) => PeerError::Unavailable(overloaded.into()),
-                NotQueued::Closed => PeerError::NotThere,
-            });
-        }
+        let unanswered = match sent {
+            Ok(unanswered) => unanswered,
+            Err(not_queued) => {
+                local.take_back.disarm();
+                return Err(match not_queued {
+                    NotQueued::Overloaded(overloaded) => PeerError::Unavailable(overloaded.into()),
+                    NotQueued::Closed => PeerError::NotThere,
+                });
+            }
+        };
+        // A request that can be taken back may wait for a lock, and is no work for the shard meanwhile.
+        let _unanswered = unanswered.filter(|_| !local.take_back.is_armed());
         let _in_queue = InQueue::new(&self.inner.metrics);
         let answer = (&mut local.reply).await;
         local.take_back.disarm();

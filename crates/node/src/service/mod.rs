@@ -15,7 +15,7 @@ mod unavailable;
 pub(crate) use queue::Cost;
 pub use queue::QueueOptions;
 pub(crate) use routes::Location;
-pub(crate) use shard_channel::{NotDecided, ShardReceiver, Submission, Ticket, shard_channel};
+pub(crate) use shard_channel::{NotDecided, ShardReceiver, Submission, TakenRequests, Ticket, shard_channel};
 pub use unavailable::Unavailable;
 
 use crate::{
@@ -104,6 +104,8 @@ impl Service {
         let checks = CountedChecks::of(&request);
         let subject = RefusalSubject::of(&request);
         let deleted = matches!(request.command, Command::DeleteNamespace).then(|| request.namespace.clone());
+        // It is large, and moves through several futures and queues.
+        let request = Box::new(request);
         let result = match self.routes() {
             Ok(routes) => {
                 let shard = routes.shard_of(&request.namespace);
@@ -158,7 +160,7 @@ impl Service {
             Some(Location::Remote(_) | Location::Unknown) | None => return Err(PeerError::NotThere),
         };
         self.forwarded_by_peer(&request.command);
-        self.send(shard, &sender, request).await.map_err(|error| match error {
+        self.send(shard, &sender, Box::new(request)).await.map_err(|error| match error {
             // This node is stopping; the node that asks is not.
             PeerError::Unavailable(Unavailable::ShuttingDown) => {
                 PeerError::Unavailable(Unavailable::ShardUnavailable)
@@ -174,7 +176,7 @@ impl Service {
         let routes = self.routes()?;
         for (shard, route) in routes.all() {
             let command = Command::ListNamespaces(page.clone());
-            let request = Request::new(name.clone(), command);
+            let request = Box::new(Request::new(name.clone(), command));
             if let Outcome::Namespaces(mut part) = self.submit_to(route, shard, request).await? {
                 all.append(&mut part);
             }
@@ -194,7 +196,7 @@ impl Service {
         let routes = self.routes()?;
         for (shard, route) in routes.all() {
             let command = Command::ListShardAudit(page.clone());
-            let request = Request::new(name.clone(), command);
+            let request = Box::new(Request::new(name.clone(), command));
             if let Outcome::Audit(mut part) = self.submit_to(route, shard, request).await? {
                 items.append(&mut part.items);
                 // This shard has more records behind its part. Those of other shards behind there come later.

@@ -1,11 +1,12 @@
 //! The channel to a shard's task: a [`Queue`] between the front ends and the task, and a clock.
 
-use super::queue::{Cost, Overloaded, Queue, QueueOptions, Taken};
+use super::queue::{Cost, Overloaded, Queue, QueueOptions, Taken, Unanswered};
 use limina_engine::{Name, Outcome, Request};
 use limina_shard::Failure;
 use std::{
     collections::{HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 use tokio::{
     sync::{Notify, oneshot},
@@ -16,7 +17,7 @@ use tokio::{
 pub(crate) type Ticket = oneshot::Sender<Result<Outcome, NotDecided>>;
 
 /// A request on its way to its shard.
-pub(crate) type Submission = (Ticket, Request);
+pub(crate) type Submission = (Ticket, Box<Request>);
 
 /// Why a shard's task returns no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +77,9 @@ impl Channel {
 pub(crate) struct ShardSender(Arc<Channel>);
 
 impl ShardSender {
-    /// Puts a request into the queue, unless it would wait there for too long.
-    pub(super) fn submit(&self, ticket: Ticket, request: Request) -> Result<(), NotQueued> {
+    /// Puts a request into the queue, unless it would wait there for too long. The result is to be dropped when the caller has
+    /// its answer.
+    pub(super) fn submit(&self, ticket: Ticket, request: Box<Request>) -> Result<Unanswered, NotQueued> {
         let cost = Cost { weight: request.weight().max(1) as u64, bytes: request.encoded_bytes() };
         let makes_room = request.makes_room();
         let namespace = request.namespace.clone();
@@ -90,11 +92,11 @@ impl ShardSender {
         let pushed = state.queue.push(now, &namespace, (ticket, request), cost, makes_room);
         drop(state);
         // The refused request is dropped only now: freeing a large one takes time.
-        pushed.map_err(|(_, overloaded)| NotQueued::Overloaded(overloaded))?;
+        let unanswered = pushed.map_err(|(_, overloaded)| NotQueued::Overloaded(overloaded))?;
         if was_empty {
             self.0.changed.notify_one();
         }
-        Ok(())
+        Ok(unanswered)
     }
 
     /// Whether a request of this size would be accepted now.
@@ -104,7 +106,7 @@ impl ShardSender {
     }
 
     /// Passes on a request that takes an earlier one back. It is never refused for overload.
-    pub(super) fn cancel(&self, ticket: Ticket, request: Request) -> Result<(), NotQueued> {
+    pub(super) fn cancel(&self, ticket: Ticket, request: Box<Request>) -> Result<(), NotQueued> {
         let mut state = self.0.lock();
         if state.is_abandoned {
             return Err(NotQueued::Closed);
@@ -123,6 +125,24 @@ impl Drop for ShardSender {
     }
 }
 
+/// What [`ShardReceiver::receive`] took.
+pub(crate) struct Received {
+    /// Requests that take an earlier one back.
+    pub(crate) cancellations: VecDeque<Submission>,
+    /// None if no requests were asked for.
+    pub(crate) taken: Option<TakenRequests>,
+}
+
+pub(crate) struct TakenRequests {
+    pub(crate) taken: Taken<Submission>,
+    /// Why those that are late are refused.
+    pub(crate) overloaded: Overloaded,
+    /// Whether more requests wait.
+    pub(crate) left_some: bool,
+    /// Whether no request waits, and none will come.
+    pub(crate) was_last: bool,
+}
+
 /// The end of a shard's channel that the shard's task receives from. When it is dropped, waiting requests are dropped too, and
 /// their callers learn that there is no answer.
 pub(crate) struct ShardReceiver(Arc<Channel>);
@@ -131,13 +151,13 @@ impl ShardReceiver {
     /// Waits until there are cancellations, or, if the task wants requests, until it can take one or none will come. Requests
     /// of a namespace that is held up cannot be taken.
     pub(crate) async fn changed(&self, wants_requests: bool, held_up: &HashSet<Name>) {
-        if wants_requests {
-            let now = Instant::now();
-            self.0.lock().queue.handle_ready(now);
-        }
+        let mut ready_at = wants_requests.then(Instant::now);
         loop {
             {
-                let state = self.0.lock();
+                let mut state = self.0.lock();
+                if let Some(now) = ready_at.take() {
+                    state.queue.handle_ready(now);
+                }
                 let has_ended = state.is_closed && state.queue.is_empty();
                 let is_ready = wants_requests && (has_ended || state.queue.has_work(held_up));
                 if is_ready || !state.cancellations.is_empty() {
@@ -149,17 +169,23 @@ impl ShardReceiver {
         }
     }
 
-    /// All requests that take an earlier one back.
-    pub(crate) fn take_cancellations(&self) -> VecDeque<Submission> {
-        std::mem::take(&mut self.0.lock().cancellations)
+    /// An append of the shard took this long.
+    pub(crate) fn handle_appended(&self, time: Duration) {
+        self.0.lock().queue.handle_appended(time);
     }
 
-    /// Requests to begin, about as much as `most`, and those before them that are not to be begun.
-    pub(crate) fn take(&self, most: Cost, held_up: &HashSet<Name>) -> (Taken<Submission>, Overloaded) {
+    /// Takes all cancellations and, if `most` is given, about so many requests.
+    pub(crate) fn receive(&self, most: Option<Cost>, held_up: &HashSet<Name>) -> Received {
         let now = Instant::now();
         let mut state = self.0.lock();
-        let taken = state.queue.take(now, most, held_up, |(ticket, _)| ticket.is_closed());
-        (taken, state.queue.overloaded(now))
+        let cancellations = std::mem::take(&mut state.cancellations);
+        let taken = most.map(|most| TakenRequests {
+            taken: state.queue.take(now, most, held_up, |(ticket, _)| ticket.is_closed()),
+            overloaded: state.queue.overloaded(now),
+            left_some: !state.queue.is_empty(),
+            was_last: state.is_closed && state.queue.is_empty(),
+        });
+        Received { cancellations, taken }
     }
 
     /// All requests that wait.
@@ -170,16 +196,6 @@ impl ShardReceiver {
     /// From now on no request is accepted. Those that wait can still be taken.
     pub(crate) fn close(&self) {
         self.0.lock().is_closed = true;
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().queue.is_empty()
-    }
-
-    /// Whether no request waits, and none will come.
-    pub(crate) fn has_ended(&self) -> bool {
-        let state = self.0.lock();
-        state.is_closed && state.queue.is_empty()
     }
 }
 

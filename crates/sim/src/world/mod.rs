@@ -453,14 +453,14 @@ impl World {
                 Output::Reply(reply) => self.check_reply(reply)?,
                 Output::Waits { request, since, order } => {
                     self.report.waits += u64::from(waits_in_a_queue(&request));
-                    self.note(order, since, request, Fate::Waits)?;
+                    self.note(order, since, *request, Fate::Waits)?;
                 }
                 Output::Slice { request, at, order, from, outcome } => {
                     self.note_slice(&request, from);
-                    self.note(order, at, request, Fate::Slice { from, outcome })?;
+                    self.note(order, at, *request, Fate::Slice { from, outcome })?;
                 }
                 Output::Unfinished => {}
-                Output::Cut { request, at, order } => self.note(order, at, request, Fate::Cut)?,
+                Output::Cut { request, at, order } => self.note(order, at, *request, Fate::Cut)?,
                 Output::Effect(effect) => {
                     self.say(|| format!("{effect:?}"));
                     self.followers.handle_effect(&effect);

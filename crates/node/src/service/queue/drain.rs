@@ -1,9 +1,12 @@
-//! How long a shard takes for what waits in its queue, learned from how long it took for earlier requests.
+//! How long a shard takes for what waits in its queue, and how long its appends take, learned from how long they took before.
 
 use std::time::Duration;
 
 /// The part that a new measurement has in the average.
 const NEW_PART: f64 = 0.25;
+
+/// The part of a longer time that is added to the shortest one. So the shortest time of about so many appends counts.
+const LONGER_PART: u32 = 32;
 
 /// The time that the shard needs for one unit of weight, including everything that holds it up: other shards on the same
 /// processors, look-ups, the disk. 0 until it is measured.
@@ -35,5 +38,22 @@ impl DrainTime {
 
     fn blend(&mut self, seconds: f64) {
         self.seconds += (seconds - self.seconds) * NEW_PART;
+    }
+}
+
+/// About the shortest time that appends took lately. Longer ones say more about processors that are busy than about the store.
+#[derive(Debug, Default)]
+pub(super) struct AppendTime(Duration);
+
+impl AppendTime {
+    pub(super) fn measured(&mut self, time: Duration) {
+        self.0 = match time.checked_sub(self.0) {
+            Some(longer) => self.0 + longer / LONGER_PART,
+            None => time,
+        };
+    }
+
+    pub(super) fn get(&self) -> Duration {
+        self.0
     }
 }

@@ -3,7 +3,10 @@
 //! The queue is bounded by time and by bytes, not by the number of requests. [`Queue::push`] estimates how long a request
 //! would wait, and refuses it at once if that is too long. Two bounds apply, as in CoDel. A burst may fill the queue with
 //! work for [`QueueOptions::max_wait`]. But once requests are refused the queue is a standing one, which only adds latency,
-//! so from then on only a small part of that time is allowed, until nothing was refused for a while.
+//! so from then on only a small part of that time is allowed, until nothing was refused for a while. What the shard has taken,
+//! and answers that their callers have not fetched yet ([`Unanswered`]), count like what waits: on busy processors an accepted
+//! request would otherwise wait longer there than in the queue. The bound is never less than the time of an append, because the
+//! shard needs work for that time to stay busy.
 //!
 //! Namespaces take turns (deficit round robin by weight): a namespace that fills the queue makes itself wait, not others.
 //! Within a namespace the order is that of arrival.
@@ -13,21 +16,31 @@
 mod drain;
 #[cfg(test)]
 mod tests;
+mod unanswered;
 
-use drain::DrainTime;
+pub(crate) use unanswered::Unanswered;
+
+use drain::{AppendTime, DrainTime};
+use hashbrown::HashMap;
 use limina_engine::Name;
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashSet, VecDeque},
     time::Duration,
 };
 use tokio::time::Instant;
+use unanswered::UnansweredWeight;
 
 /// The weight that a namespace may take in its turn before the next namespace has its turn.
 const QUANTUM: u64 = 128;
-/// The part of [`QueueOptions::max_wait`] that requests may wait while others are refused.
-const STANDING_PART: u32 = 50;
+/// The part of [`QueueOptions::max_wait`] that requests may wait while others are refused, unless an append takes longer.
+const STANDING_PART: u32 = 100;
 /// The most requests for which [`Queue::take`] allocates before it knows how many it takes.
 const RESERVED: usize = 1024;
+/// The number of namespaces without waiting requests that are kept at least, before they are looked through for those that
+/// can be forgotten.
+const MIN_KEPT_LANES: usize = 64;
+/// The most waiting requests for which an empty lane keeps memory.
+const KEPT_IN_LANE: usize = 64;
 /// How many times longer, and with how many times more bytes, requests that make room may still enter.
 const RESERVE: u32 = 4;
 
@@ -94,11 +107,15 @@ pub(crate) struct Taken<T> {
 /// Requests that wait for their shard.
 pub(crate) struct Queue<T> {
     options: QueueOptions,
+    /// The namespaces that have waiting or unanswered requests, and some that had.
     lanes: HashMap<Name, Lane<T>>,
+    /// The number of lanes at which those that had requests are forgotten.
+    forget_lanes_at: usize,
     /// The namespaces with waiting requests. The first one has its turn.
     turns: VecDeque<Name>,
     total: Cost,
     drain_time: DrainTime,
+    append_time: AppendTime,
     busy_with: Option<Round>,
     /// Since when requests have been waiting without any being taken. None while no request waits.
     waiting_since: Option<Instant>,
@@ -108,7 +125,9 @@ pub(crate) struct Queue<T> {
 /// The waiting requests of one namespace, in the order of their arrival.
 struct Lane<T> {
     waiting: VecDeque<Waiting<T>>,
+    /// The weight of the waiting requests.
     weight: u64,
+    unanswered: UnansweredWeight,
     /// The weight that the namespace may still take in its turn. What it does not use is kept for its next turn.
     deficit: u64,
     is_in_turn: bool,
@@ -134,9 +153,11 @@ impl<T> Queue<T> {
         Queue {
             options,
             lanes: HashMap::new(),
+            forget_lanes_at: MIN_KEPT_LANES,
             turns: VecDeque::new(),
             total: Cost::default(),
             drain_time: DrainTime::default(),
+            append_time: AppendTime::default(),
             busy_with: None,
             waiting_since: None,
             refused_at: None,
@@ -160,21 +181,20 @@ impl<T> Queue<T> {
         item: T,
         cost: Cost,
         makes_room: bool,
-    ) -> Result<(), (T, Overloaded)> {
-        let own = self.weight_of(namespace);
-        if let Err(overloaded) = self.check_behind(now, own, cost.bytes, makes_room) {
+    ) -> Result<Unanswered, (T, Overloaded)> {
+        if let Err(overloaded) = self.check(now, namespace, cost.bytes, makes_room) {
             return Err((item, overloaded));
         }
-        if own.is_none() {
+        self.forget_lanes();
+        let lane = self.lanes.entry_ref(namespace).or_default();
+        if lane.waiting.is_empty() {
             self.turns.push_back(namespace.clone());
-            self.lanes.insert(namespace.clone(), Lane::default());
         }
-        let lane = self.lanes.get_mut(namespace).expect("it was there or is new");
         lane.weight += cost.weight;
         lane.waiting.push_back(Waiting { item, since: now, cost, makes_room });
         self.total.add(cost);
         self.waiting_since.get_or_insert(now);
-        Ok(())
+        Ok(lane.unanswered.add(cost.weight))
     }
 
     /// Whether a request of this size may enter now. The answer is the one that [`Queue::push`] would give.
@@ -185,20 +205,10 @@ impl<T> Queue<T> {
         bytes: usize,
         makes_room: bool,
     ) -> Result<(), Overloaded> {
-        self.check_behind(now, self.weight_of(namespace), bytes, makes_room)
-    }
-
-    fn check_behind(
-        &mut self,
-        now: Instant,
-        own: Option<u64>,
-        bytes: usize,
-        makes_room: bool,
-    ) -> Result<(), Overloaded> {
         let max_bytes =
             self.options.max_bytes + if makes_room { self.options.max_bytes / RESERVE as usize } else { 0 };
         let has_bytes = self.is_empty() || self.total.bytes.saturating_add(bytes) <= max_bytes;
-        if self.work_ahead(own) <= self.max_work_ahead(now, makes_room)
+        if self.work_ahead(namespace) <= self.max_work_ahead(now, makes_room)
             && self.stalled(now) <= self.options.patience(makes_room)
             && has_bytes
         {
@@ -263,7 +273,8 @@ impl<T> Queue<T> {
                 self.total.remove(cost);
                 taken.longest_wait = taken.longest_wait.max(waited);
             }
-            self.lanes.remove(namespace);
+            (lane.deficit, lane.is_in_turn) = (0, false);
+            lane.waiting.shrink_to(KEPT_IN_LANE);
             self.turns.pop_front();
         }
         let is_full = !self.is_empty();
@@ -285,6 +296,11 @@ impl<T> Queue<T> {
         }
     }
 
+    /// An append of the shard took this long.
+    pub(crate) fn handle_appended(&mut self, time: Duration) {
+        self.append_time.measured(time);
+    }
+
     /// Removes all requests.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.turns.clear();
@@ -298,19 +314,23 @@ impl<T> Queue<T> {
         Overloaded { retry_after: self.drain_time.of(self.total.weight).max(self.stalled(now)) }
     }
 
-    /// The weight of the namespace's waiting requests. None if it has none.
-    fn weight_of(&self, namespace: &Name) -> Option<u64> {
-        self.lanes.get(namespace).map(|lane| lane.weight)
-    }
-
-    /// How long the shard will be busy before it takes a request that enters now. `own` is the weight of the waiting requests
-    /// of the same namespace.
-    fn work_ahead(&self, own: Option<u64>) -> Duration {
-        let others = (self.turns.len() - usize::from(own.is_some())) as u64;
-        let own = own.unwrap_or(0);
+    /// How long the shard will be busy before it takes a request of this namespace that enters now, plus how long it was busy
+    /// with those of the namespace that it has taken and that are not answered.
+    fn work_ahead(&self, namespace: &Name) -> Duration {
+        let lane = self.lanes.get(namespace);
+        let (own, unanswered) = lane.map_or((0, 0), |lane| (lane.weight, lane.unanswered.get()));
+        let others = (self.turns.len() - usize::from(own > 0)) as u64;
         // Before this request, each other namespace takes at most as much as this one, and one turn more.
         let ahead = self.total.weight.min(own + others.saturating_mul(own + QUANTUM));
-        self.drain_time.of(ahead)
+        self.drain_time.of(ahead + unanswered.saturating_sub(own))
+    }
+
+    /// Forgets namespaces that have no requests, when there may be many of them.
+    fn forget_lanes(&mut self) {
+        if self.lanes.len() >= self.forget_lanes_at {
+            self.lanes.retain(|_, lane| !lane.waiting.is_empty() || lane.unanswered.get() > 0);
+            self.forget_lanes_at = MIN_KEPT_LANES.max(self.lanes.len() * 2);
+        }
     }
 
     /// How long requests have been waiting without any being taken. That may be a disk that hangs, but also a shard that waits
@@ -321,7 +341,10 @@ impl<T> Queue<T> {
 
     fn max_work_ahead(&self, now: Instant, makes_room: bool) -> Duration {
         match !makes_room && self.is_overloaded(now) {
-            true => self.options.max_wait / STANDING_PART,
+            true => {
+                let standing = self.options.max_wait / STANDING_PART;
+                standing.max(self.append_time.get()).min(self.options.max_wait)
+            }
             false => self.options.patience(makes_room),
         }
     }
@@ -334,6 +357,12 @@ impl<T> Queue<T> {
 
 impl<T> Default for Lane<T> {
     fn default() -> Lane<T> {
-        Lane { waiting: VecDeque::new(), weight: 0, deficit: 0, is_in_turn: false }
+        Lane {
+            waiting: VecDeque::new(),
+            weight: 0,
+            unanswered: UnansweredWeight::default(),
+            deficit: 0,
+            is_in_turn: false,
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use std::collections::BTreeMap;
 
 const MAX_WAIT: Duration = Duration::from_millis(250);
-const STANDING: Duration = Duration::from_millis(5);
+const STANDING: Duration = Duration::from_micros(2_500);
 const ROUND: Cost = Cost { weight: 500, bytes: 1 << 20 };
 const TICK: Duration = Duration::from_micros(100);
 const SECOND: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ impl World {
         let sent = Sent { namespace, number: self.sent, at: self.now, is_gone: false };
         let cost = Cost { weight: 1, bytes: 100 };
         let pushed = self.queue.push(self.now, &name(namespace), sent, cost, false);
-        pushed.map_err(|(sent, overloaded)| {
+        pushed.map(drop).map_err(|(sent, overloaded)| {
             *self.seen.refused.entry(sent.namespace).or_default() += 1;
             overloaded
         })
@@ -178,6 +178,48 @@ fn a_namespace_that_floods_the_queue_does_not_make_others_wait() {
         seen.longest_wait("calm")
     );
     assert!(seen.begun("flood") > 18_000, "the rest is for the other one");
+}
+
+/// While others are refused, what is taken and not answered counts like what waits, but only in its own namespace.
+#[test]
+fn unanswered_requests_of_the_namespace_count_under_overload() {
+    let mut world = fast();
+    world.run(SECOND / 2, &[("a", 500_000)]);
+    world.run(Duration::from_millis(20), &[]);
+    let cost = Cost { weight: 1, bytes: 100 };
+    let accept = |world: &mut World, namespace| {
+        let sent = Sent { namespace, number: 0, at: world.now, is_gone: false };
+        let accepted = world.queue.push(world.now, &name(namespace), sent, cost, false).ok();
+        world.queue.take(world.now, ROUND, &HashSet::new(), |_| false);
+        accepted
+    };
+    let unanswered: Vec<Unanswered> = std::iter::from_fn(|| accept(&mut world, "a")).take(1_000).collect();
+    // 10 µs for each of them.
+    assert!((200..300).contains(&unanswered.len()), "{} were accepted", unanswered.len());
+    assert!(accept(&mut world, "b").is_some(), "they do not count in another namespace");
+    drop(unanswered);
+    assert!(accept(&mut world, "a").is_some());
+
+    // The shard needs work while an append is under way.
+    world.queue.handle_appended(Duration::from_millis(5));
+    world.queue.handle_appended(Duration::from_secs(1));
+    for _ in 0..100 {
+        world.queue.handle_appended(Duration::from_millis(5));
+    }
+    let unanswered: Vec<Unanswered> = std::iter::from_fn(|| accept(&mut world, "a")).take(2_000).collect();
+    assert!((400..600).contains(&unanswered.len()), "{} were accepted", unanswered.len());
+}
+
+/// Namespaces that have no requests any more are forgotten.
+#[test]
+fn the_queue_does_not_grow_with_the_namespaces_that_it_has_seen() {
+    let (mut queue, now) = small(1 << 20);
+    for number in 0..10_000 {
+        let answered = queue.push(now, &name(&number.to_string()), "a", bytes(1), false);
+        assert!(answered.is_ok());
+        everything(&mut queue, now);
+    }
+    assert!(queue.lanes.len() <= MIN_KEPT_LANES, "{} are kept", queue.lanes.len());
 }
 
 /// While the disk hangs, nothing is taken. What waits is not refused for that, but what comes later is, at once.
