@@ -28,13 +28,23 @@ fn build_environment(target_directory: &Path) -> Result<Environment, String> {
         ("RUSTC_WORKSPACE_WRAPPER", clippy_driver()?),
         ("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__".to_owned()),
     ];
-    if !target_directory.join("debug").exists() {
+    if is_first_build(target_directory) {
         println!(
             "xtask: nothing is built yet, so nothing is prepared for incremental builds, which is quicker"
         );
         environment.push(("CARGO_INCREMENTAL", "0".to_owned()));
     }
     Ok(environment)
+}
+
+/// Whether cargo has prepared no crate of the product for incremental builds. This program itself was built already.
+fn is_first_build(target_directory: &Path) -> bool {
+    let prepared = std::fs::read_dir(target_directory.join("debug/incremental"));
+    !prepared
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|entry| entry.file_name().to_string_lossy().starts_with("limina"))
 }
 
 /// The program that `cargo clippy` runs in place of the compiler.
