@@ -87,7 +87,8 @@ impl<S: Journal + Table> PreparedShard<S> {
         Ok(prepared)
     }
 
-    /// Reads what the owner has written since the last call. After an error, the shard must be loaded again.
+    /// Reads what the owner has written since the last call. After an error, the shard must be loaded again. If the future is dropped,
+    /// what it has read is not lost: the next call, or [`PreparedShard::open`], adds it.
     pub(crate) async fn follow(&mut self) -> Result<(), NotPrepared> {
         let before = self.preparation.bytes() + self.changes.len() * RECORD_BYTES;
         self.preparation.follow().await?;
@@ -107,7 +108,9 @@ impl<S: Journal + Table> PreparedShard<S> {
         options: ShardStoreOptions,
         filtered: FilteredKeys,
     ) -> Result<(Arc<ShardStore<S, S>>, Engine, Option<usize>), OpenError> {
-        let PreparedShard { shard, preparation, table, mut changes, mut engine, memory, .. } = self;
+        let PreparedShard { shard, preparation, table, mut changes, seen, mut engine, memory } = self;
+        // The task that follows the owner may have been aborted after it has read appends.
+        preparation.batches(seen).for_each(|batch| change(&mut changes, &mut engine, batch));
         let opened = preparation.open(options).await;
         let (mut store, tail) = opened.map_err(|source| OpenError::Store { shard: shard.0, source })?;
         store.filter_keys(filtered);
