@@ -176,3 +176,37 @@ fn build(
     }
     Ok(loading.finish())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Metrics, driver::filtered_keys};
+    use limina_store::{
+        RecordRef,
+        memory::{Memory, MemoryOptions},
+    };
+
+    /// A shard may be taken while its task waits for the end of the journal. What the task has read before is not read again.
+    #[tokio::test]
+    async fn appends_that_were_read_last_are_in_the_engine() {
+        let (shard, options) = (ShardId(0), ShardStoreOptions::default());
+        let store = Arc::new(Memory::new(&MemoryOptions::default()).unwrap());
+        let owner = ShardStore::open(store.clone(), store.clone(), shard, options.clone()).await.unwrap();
+        let metrics = Metrics::new();
+        let memory = Budget::new(u64::MAX, &metrics);
+        let mut prepared = PreparedShard::load(store.clone(), shard, owner.epoch(), memory).await.unwrap();
+
+        let (key, mut value) = (record::key::sweep(0), Vec::new());
+        record::encode_into(&record::Sweep { from: vec![2], to: vec![3] }, &mut value);
+        let written = RecordRef { key: &key, value: Some(&value), is_first: true };
+        owner.append(owner.seq().next(), Batch::new([written].into_iter())).await.unwrap();
+        // As much of `PreparedShard::follow` as is done before the task is aborted.
+        assert_eq!(prepared.preparation.follow().await.unwrap(), 1);
+
+        // The owner gives the shard away.
+        store.take(shard).await.unwrap();
+        let (_, engine, tail) = prepared.open(options, filtered_keys(&metrics)).await.unwrap();
+        assert_eq!(tail, Some(0));
+        assert_eq!(engine.stats().sweeps, 1);
+    }
+}
