@@ -143,7 +143,7 @@ pub(crate) struct Driver<J, T> {
     shard: Shard<Ticket>,
     fetching: InFlight<Vec<(Read, ReadResult)>>,
     persisting: InFlight<Result<(), Loss>>,
-    /// Since when the present append or confirm has been under way, or the last one was.
+    /// When the last append or confirm began.
     persisting_since: Instant,
     opening: InFlight<Result<Engine, OpenError>>,
     /// Finds out whether this node still owns the shard.

@@ -8,7 +8,7 @@ use super::{
     service::{Connection, ConnectionService, LastCheck},
     socket::Socket,
     stalls::Patience,
-    streams::{self, StreamExecutor},
+    streams::{StreamExecutor, StreamStarter},
 };
 use crate::{PeerClient, peers};
 use hyper_util::{
@@ -244,7 +244,7 @@ async fn run<E: std::fmt::Display>(
     memory: Budget,
 ) {
     let activity = connection.activity();
-    let mut serving = pin!(streams::Connection::new(serving));
+    let mut serving = pin!(StreamStarter::new(serving));
     let (mut last, mut idle_checks, mut stalled_checks) = (LastCheck::default(), 0, 0);
     let ended = loop {
         tokio::select! {

@@ -1,6 +1,6 @@
 //! The tasks of HTTP/2 streams, and a write timeout for each.
 //!
-//! A stream begins in the task of its connection, and gets a task of its own only if it has to wait ([`Connection`]). So
+//! A stream begins in the task of its connection, and gets a task of its own only if it has to wait ([`StreamStarter`]). So
 //! connections take turns: one with hundreds of new streams does not make all others wait for all of them.
 //!
 //! A client may read one stream of a connection and ignore another. Then the socket accepts bytes, and only the flow-control
@@ -62,7 +62,7 @@ impl WaitsSince {
     }
 }
 
-/// Gives the new streams of an HTTP/2 connection to its [`Connection`].
+/// Gives the new streams of an HTTP/2 connection to its [`StreamStarter`].
 #[derive(Clone)]
 pub(super) struct StreamExecutor {
     /// How long a client may take no byte of a stream.
@@ -80,21 +80,21 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
 }
 
 pin_project! {
-    /// A connection that begins its streams itself, some in each turn.
-    pub(super) struct Connection<F> {
+    /// Polls an HTTP connection, and begins its new streams, some in each turn.
+    pub(super) struct StreamStarter<F> {
         #[pin]
         serving: F,
         new_streams: VecDeque<NewStream>,
     }
 }
 
-impl<F> Connection<F> {
-    pub(super) fn new(serving: F) -> Connection<F> {
-        Connection { serving, new_streams: VecDeque::new() }
+impl<F> StreamStarter<F> {
+    pub(super) fn new(serving: F) -> StreamStarter<F> {
+        StreamStarter { serving, new_streams: VecDeque::new() }
     }
 }
 
-impl<F: Future> Future for Connection<F> {
+impl<F: Future> Future for StreamStarter<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
@@ -167,9 +167,9 @@ mod tests {
     }
 
     /// A connection with these streams, which goes on for ever.
-    fn connection(streams: Vec<NewStream>) -> Connection<impl Future<Output = ()>> {
+    fn connection(streams: Vec<NewStream>) -> StreamStarter<impl Future<Output = ()>> {
         let (executor, mut streams) = (executor(), streams.into_iter());
-        Connection::new(poll_fn(move |_| {
+        StreamStarter::new(poll_fn(move |_| {
             streams.by_ref().for_each(|stream| executor.execute(stream));
             Poll::Pending
         }))
@@ -178,19 +178,19 @@ mod tests {
     #[tokio::test]
     async fn a_stream_that_has_to_wait_gets_a_task_of_its_own() {
         let (ended, mut task_of) = mpsc::unbounded_channel();
-        let (wake, waits) = oneshot::channel();
+        let (wake, waits) = oneshot::channel::<()>();
         let at_once = ended.clone();
         let streams: Vec<NewStream> = vec![
             Box::pin(async { panic!("a stream that panics ends alone") }),
             Box::pin(async move { at_once.send(tokio::task::try_id()).unwrap() }),
             Box::pin(async move {
-                let answer: Option<tokio::task::Id> = waits.await.unwrap();
-                ended.send(answer.or(tokio::task::try_id())).unwrap();
+                waits.await.unwrap();
+                ended.send(tokio::task::try_id()).unwrap();
             }),
         ];
         let running = tokio::spawn(connection(streams));
         assert_eq!(task_of.recv().await, Some(Some(running.id())), "it was done in the connection's task");
-        wake.send(None).unwrap();
+        wake.send(()).unwrap();
         let later = task_of.recv().await.flatten().expect("it ends in a task");
         assert_ne!(later, running.id());
         running.abort();

@@ -173,7 +173,8 @@ impl<T> Queue<T> {
         self.turns.iter().any(|namespace| !held_up.contains(namespace))
     }
 
-    /// Adds a request, or returns it if it would wait for too long or the queue has too many bytes.
+    /// Adds a request, or returns it if it would wait for too long or the queue has too many bytes. The request counts as
+    /// unanswered until the result is dropped.
     pub(crate) fn push(
         &mut self,
         now: Instant,
