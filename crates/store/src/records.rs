@@ -20,6 +20,11 @@ const MIN_DEAD_BYTES: usize = 16 << 10;
 /// So many records are sorted in a few milliseconds.
 const FEW: usize = 8 << 10;
 
+/// How many bytes of each key are copied to be sorted.
+const HEAD: usize = 24;
+/// So many keys that begin alike are compared in place.
+const FEW_ALIKE: usize = 16;
+
 /// The newest after-image of each key. A value of `None` means that the record was removed.
 ///
 /// Whole batches are kept in their encoded form, with the location of each key's record. So a record needs neither an
@@ -182,28 +187,49 @@ impl Records {
     }
 
     fn sort<'a>(&self, locations: impl Iterator<Item = &'a RecordLocation>) -> Vec<&'a RecordLocation> {
-        let locations: Vec<&RecordLocation> = locations.collect();
+        let mut sorted = locations.collect::<Vec<_>>();
+        self.sort_slice(&mut sorted);
+        sorted
+    }
+
+    /// Comparisons of keys in memory are slow: most of them are not in the processor's cache. So the first bytes in which the keys
+    /// differ are copied next to the location and compared. Keys that are equal in these bytes are sorted again, by the next bytes.
+    fn sort_slice(&self, locations: &mut [&RecordLocation]) {
         let mut keys = locations.iter().map(|location| location.key(&self.buffers));
-        let Some(first) = keys.next() else { return locations };
+        let Some(first) = keys.next() else { return };
         let in_common =
             |most: usize, key: &[u8]| first[..most].iter().zip(key).take_while(|(a, b)| a == b).count();
         let skipped = keys.fold(first.len(), in_common);
-        // Comparisons of keys in memory are slow: most of them are not in the processor's cache. So the first bytes in which the
-        // keys differ are copied next to the location, and most comparisons end there.
         let head = |location: &RecordLocation| {
-            let mut head = [0; 24];
+            let mut head = [0; HEAD];
             let key = &location.key(&self.buffers)[skipped..];
-            let length = key.len().min(head.len());
+            let length = key.len().min(HEAD);
             head[..length].copy_from_slice(&key[..length]);
             let (words, _) = head.as_chunks::<8>();
             [0, 1, 2].map(|word| u64::from_be_bytes(words[word]))
         };
         let mut all: Vec<([u64; 3], &RecordLocation)> =
-            locations.into_iter().map(|location| (head(location), location)).collect();
-        all.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0).then_with(|| a.1.key(&self.buffers).cmp(b.1.key(&self.buffers)))
-        });
-        all.into_iter().map(|(_, location)| location).collect()
+            locations.iter().map(|location| (head(location), *location)).collect();
+        all.sort_unstable_by_key(|(head, _)| *head);
+        for (place, (_, location)) in locations.iter_mut().zip(&all) {
+            *place = location;
+        }
+        let mut rest = locations;
+        for alike in all.chunk_by(|a, b| a.0 == b.0) {
+            let (part, behind) = rest.split_at_mut(alike.len());
+            self.sort_alike(part, skipped + HEAD);
+            rest = behind;
+        }
+    }
+
+    /// Sorts keys that have their first bytes in common, `compared` of them, as far as they are that long.
+    fn sort_alike(&self, locations: &mut [&RecordLocation], compared: usize) {
+        let is_short = |location: &&RecordLocation| location.slot.key as usize <= compared;
+        if locations.len() < FEW_ALIKE || locations.iter().any(is_short) {
+            locations.sort_unstable_by_key(|location| location.key(&self.buffers));
+        } else {
+            self.sort_slice(locations);
+        }
     }
 
     /// The number of keys, including those of removed records.
@@ -270,5 +296,30 @@ impl FromIterator<crate::Record> for Records {
         let mut all = Records::default();
         all.insert(&records.into_iter().collect::<Vec<_>>().into());
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Record;
+    use proptest::prelude::*;
+
+    /// Keys that begin alike for any number of bytes, some of which end where others go on with zeros.
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        let end = prop::collection::vec(prop_oneof![Just(0), 1..4_u8], 0..8);
+        (prop_oneof![Just(0_usize), 20..30_usize, Just(60)], 0..2_u8, end)
+            .prop_map(|(alike, first, end)| [&[first][..], &vec![7; alike], &end].concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        #[test]
+        fn records_are_sorted_by_their_keys(keys in prop::collection::btree_set(key(), 0..300)) {
+            let shuffled = keys.iter().rev().map(|key| Record { key: key.clone().into(), value: None });
+            let records: Records = shuffled.collect();
+            prop_assert!(records.sorted().map(|record| record.key.to_vec()).eq(keys));
+        }
     }
 }

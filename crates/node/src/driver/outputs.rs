@@ -7,7 +7,14 @@ use limina_shard::{Loss, Output};
 use limina_store::{
     self as store, AppendError, Batch, ConfirmError, Journal, RecordRef, ShardStore, StoreError, Table,
 };
-use std::{error::Error, panic::resume_unwind, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    future::Future,
+    panic::resume_unwind,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
 use tokio::{task::JoinSet, time::Instant};
 
 /// How long to wait before a shared store that could not be reached is read again.
@@ -42,12 +49,18 @@ impl<J: Journal, T: Table> Driver<J, T> {
     fn fetch(&mut self, reads: Vec<Read>) {
         let (store, fetch_seconds) = (self.store.clone(), self.metrics.shards.fetch_seconds.clone());
         let is_shared = self.service.others().is_some();
-        self.fetching = Some(Box::pin(async move {
+        let mut fetching = Box::pin(async move {
             let begin = Instant::now();
             let answers = fetch(&store, reads, is_shared).await;
             fetch_seconds.observe(begin.elapsed().as_secs_f64());
             answers
-        }));
+        });
+        // Most look-ups are answered from memory. Then the shard goes on at once. Otherwise the driver's loop polls this again, with
+        // the waker of its task.
+        match fetching.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answers) => self.shard.handle_fetched(answers),
+            Poll::Pending => self.fetching = Some(fetching),
+        }
     }
 
     fn append(&mut self, writes: Arc<Writes>) {

@@ -1,11 +1,13 @@
 //! The thread that owns the journal.
 //!
-//! It writes all waiting appends as one frame, syncs it, and only then answers the callers. Takes, tails and releases
+//! It writes all waiting appends as one frame, syncs it, and only then answers the callers. If many appends come at a time, it
+//! waits a moment until about as many are there as were in the last frames ([`GroupSizes`]). Takes, tails and releases
 //! go through the same queue, so they see the journal between two frames, in the order of the calls.
 
 use crate::{
     AppendError, Epoch, FreeSpace, JournalStats, Seq, ShardId, StoreError,
     disk::{Disk, OsDisk},
+    gathering::GroupSizes,
     segmented::{Append, SegmentedJournal, Spare},
 };
 use bytes::Bytes;
@@ -27,6 +29,8 @@ const SPACE_INTERVAL: Duration = Duration::from_millis(200);
 const FAILURE_PAUSE: Duration = Duration::from_millis(100);
 /// The maximum size of the payloads in one frame, unless a single payload is longer.
 const FRAME_BYTES: usize = 32 << 20;
+/// The longest that an append waits for others to share a frame with.
+const GATHERING_TIME: Duration = Duration::from_micros(500);
 
 pub(super) struct WriterOptions {
     pub(super) idle_seal: Duration,
@@ -50,7 +54,17 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     work: VecDeque<Work>,
+    /// Whether there is work that the thread must not gather more for.
+    is_urgent: bool,
+    /// How much work the thread waits for, unless some of it is urgent. `None` while the thread does not wait.
+    wanted: Option<usize>,
     closed: bool,
+}
+
+impl Queue {
+    fn has(&self, wanted: usize) -> bool {
+        self.is_urgent || self.work.len() >= wanted
+    }
 }
 
 enum Work {
@@ -90,6 +104,7 @@ impl Writer {
             made_spare,
             spares,
             making_spare: false,
+            frame_sizes: GroupSizes::default(),
         };
         run.check_free_space();
         let thread = std::thread::Builder::new().name("limina-journal".to_string()).spawn(move || run.run());
@@ -166,10 +181,35 @@ impl Shared {
             return Err(closed());
         }
         queue.closed = matches!(work, Work::Close(_) | Work::Abandon);
+        queue.is_urgent |= !matches!(work, Work::Append(..));
         queue.work.push_back(work);
+        // Waking is a system call, so it is done only if it is of use.
+        let wakes = queue.wanted.is_some_and(|wanted| queue.has(wanted));
+        if wakes {
+            queue.wanted = None;
+        }
         drop(queue);
-        self.wake.notify_one();
+        if wakes {
+            self.wake.notify_one();
+        }
         Ok(())
+    }
+
+    /// Waits until there is so much work, or some that is urgent, or the time is over.
+    fn wait_for<'a>(
+        &'a self,
+        mut queue: MutexGuard<'a, Queue>,
+        wanted: usize,
+        timeout: Duration,
+    ) -> MutexGuard<'a, Queue> {
+        if queue.has(wanted) {
+            return queue;
+        }
+        queue.wanted = Some(wanted);
+        let waited = self.wake.wait_timeout_while(queue, timeout, |queue| !queue.has(wanted));
+        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        queue.wanted = None;
+        queue
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -204,6 +244,7 @@ struct JournalThread {
     made_spare: mpsc::Sender<Result<Spare, StoreError>>,
     spares: mpsc::Receiver<Result<Spare, StoreError>>,
     making_spare: bool,
+    frame_sizes: GroupSizes,
 }
 
 impl JournalThread {
@@ -232,9 +273,11 @@ impl JournalThread {
     /// Returns all waiting work; empty if there was none for a while.
     fn wait(&self) -> VecDeque<Work> {
         let timeout = if self.journal.is_unsealed() { self.options.idle_seal } else { SPACE_INTERVAL };
-        let queue = self.shared.lock();
-        let waited = self.shared.wake.wait_timeout_while(queue, timeout, |queue| queue.work.is_empty());
-        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.shared.wait_for(self.shared.lock(), 1, timeout);
+        if !queue.work.is_empty() {
+            queue = self.shared.wait_for(queue, self.frame_sizes.wanted(), GATHERING_TIME);
+        }
+        queue.is_urgent = false;
         std::mem::take(&mut queue.work)
     }
 
@@ -267,6 +310,7 @@ impl JournalThread {
         if frame.appends.is_empty() {
             return;
         }
+        self.frame_sizes.written(frame.appends.len());
         let answers = self.journal.append(&frame.appends);
         if answers.iter().any(|answer| matches!(answer, Err(AppendError::Full))) {
             self.is_full = true;
