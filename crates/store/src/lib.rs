@@ -17,7 +17,6 @@ pub mod conformance;
 pub mod disk;
 #[cfg(feature = "embedded")]
 pub mod embedded;
-mod gathering;
 pub mod journal;
 pub mod key_filter;
 pub mod memory;

@@ -8,6 +8,7 @@ mod check;
 mod damage;
 mod directory;
 mod fjall_files;
+mod gathering;
 mod history;
 mod loader;
 mod open_table;

@@ -1,13 +1,13 @@
 //! The thread that owns the journal.
 //!
 //! It writes all waiting appends as one frame, syncs it, and only then answers the callers. If many appends come at a time, it
-//! waits a moment until about as many are there as were in the last frames ([`GroupSizes`]). Takes, tails and releases
+//! waits a moment until about as many are there as were in the last frames ([`FrameSizes`]). Takes, tails and releases
 //! go through the same queue, so they see the journal between two frames, in the order of the calls.
 
+use super::gathering::FrameSizes;
 use crate::{
     AppendError, Epoch, FreeSpace, JournalStats, Seq, ShardId, StoreError,
     disk::{Disk, OsDisk},
-    gathering::GroupSizes,
     segmented::{Append, SegmentedJournal, Spare},
 };
 use bytes::Bytes;
@@ -104,7 +104,7 @@ impl Writer {
             made_spare,
             spares,
             making_spare: false,
-            frame_sizes: GroupSizes::default(),
+            frame_sizes: FrameSizes::default(),
         };
         run.check_free_space();
         let thread = std::thread::Builder::new().name("limina-journal".to_string()).spawn(move || run.run());
@@ -244,7 +244,7 @@ struct JournalThread {
     made_spare: mpsc::Sender<Result<Spare, StoreError>>,
     spares: mpsc::Receiver<Result<Spare, StoreError>>,
     making_spare: bool,
-    frame_sizes: GroupSizes,
+    frame_sizes: FrameSizes,
 }
 
 impl JournalThread {

@@ -3,10 +3,8 @@
 //! The tasks take turns. Most of what a statement costs, in this process and in the server, it costs however many items it carries.
 //! So while a statement is under way, the items that arrive wait and share the next one. But if the server takes long, another
 //! task sends the next statement beside it: with a slow disk, both share the server's next sync, and a connection that hangs
-//! delays the others only a little. Before a task takes items, it lets the tasks run that are ready to add theirs, and then waits a moment
-//! for as many as the last statements had ([`GroupSizes`]).
+//! delays the others only a little. Before a task takes items, it lets the tasks run that are ready to add theirs.
 
-use crate::gathering::GroupSizes;
 use std::{
     collections::VecDeque,
     pin::pin,
@@ -20,9 +18,6 @@ const TURN: Duration = Duration::from_millis(5);
 
 /// How often a task lets others run before it takes items, as long as there are more items each time.
 const MAX_YIELDS: usize = 4;
-
-/// The longest that items wait for others to share a statement with. The runtime's clock may add a millisecond.
-const GATHERING_TIME: Duration = Duration::from_millis(1);
 
 pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
@@ -49,20 +44,12 @@ impl Turn<'_> {
 
 struct State<T> {
     waiting: VecDeque<T>,
-    sizes: GroupSizes,
     is_closed: bool,
-}
-
-impl<T> State<T> {
-    /// Whether there are items, but fewer than the next statement should have.
-    fn is_short(&self) -> bool {
-        !self.waiting.is_empty() && self.waiting.len() < self.sizes.wanted() && !self.is_closed
-    }
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        let state = State { waiting: VecDeque::new(), sizes: GroupSizes::default(), is_closed: false };
+        let state = State { waiting: VecDeque::new(), is_closed: false };
         Queue { state: Mutex::new(state), arrived: Notify::new(), turn: tokio::sync::Mutex::default() }
     }
 }
@@ -75,11 +62,8 @@ impl<T> Queue<T> {
             return Err(item);
         }
         state.waiting.push_back(item);
-        let is_useful = state.waiting.len() == 1 || !state.is_short();
         drop(state);
-        if is_useful {
-            self.arrived.notify_one();
-        }
+        self.arrived.notify_one();
         Ok(())
     }
 
@@ -89,8 +73,7 @@ impl<T> Queue<T> {
         let turn = Turn(self.turn.lock().await);
         loop {
             let arrived = self.arrived.notified();
-            self.let_others_add().await;
-            let _is_complete = timeout(GATHERING_TIME, self.wait_for_more()).await;
+            self.gather().await;
             if let Some(group) = self.take(&mut fits) {
                 return Some((group, turn)).filter(|(group, _)| !group.is_empty());
             }
@@ -100,7 +83,7 @@ impl<T> Queue<T> {
 
     /// Lets the tasks that are ready to run add their items first. When a statement is answered, the shards that waited for it are
     /// woken, and so are those whose requests have arrived: without this, the next statement would be sent before they had run.
-    async fn let_others_add(&self) {
+    async fn gather(&self) {
         let mut gathered = 0;
         for _ in 0..MAX_YIELDS {
             let waiting = self.lock().waiting.len();
@@ -109,12 +92,6 @@ impl<T> Queue<T> {
             }
             gathered = waiting;
             yield_now().await;
-        }
-    }
-
-    async fn wait_for_more(&self) {
-        while self.lock().is_short() {
-            self.arrived.notified().await;
         }
     }
 
@@ -132,7 +109,6 @@ impl<T> Queue<T> {
             }
         }
         state.waiting = rest;
-        state.sizes.written(group.len());
         if !state.waiting.is_empty() {
             self.arrived.notify_one();
         }
@@ -203,43 +179,5 @@ mod tests {
         assert!((1..=MAX_YIELDS + 1).contains(&group.len()), "{group:?}");
         queue.close();
         endless.await.expect("it does not panic");
-    }
-
-    fn push(queue: &Queue<u32>, items: std::ops::Range<u32>) {
-        items.for_each(|item| queue.push(item).expect("it is open"));
-    }
-
-    async fn group(queue: Arc<Queue<u32>>) -> usize {
-        let (group, _turn) = queue.group(|_| true).await.expect("it is open");
-        group.len()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_statement_waits_for_as_many_items_as_the_last_ones_had() {
-        let queue: Arc<Queue<u32>> = Arc::default();
-        for _ in 0..2 {
-            push(&queue, 0..4);
-            assert_eq!(group(queue.clone()).await, 4);
-        }
-        push(&queue, 0..1);
-        let next = tokio::spawn(group(queue.clone()));
-        for _ in 0..20 {
-            yield_now().await;
-        }
-        push(&queue, 1..4);
-        assert_eq!(next.await.expect("it does not panic"), 4);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_statement_does_not_wait_for_long() {
-        let queue: Arc<Queue<u32>> = Arc::default();
-        push(&queue, 0..8);
-        assert_eq!(group(queue.clone()).await, 8);
-        push(&queue, 0..1);
-        let begun = tokio::time::Instant::now();
-        assert_eq!(group(queue.clone()).await, 1);
-        assert!(begun.elapsed() >= GATHERING_TIME);
-        push(&queue, 0..2);
-        assert_eq!(group(queue).await, 2);
     }
 }
