@@ -59,6 +59,15 @@ impl KeptParts {
     pub(crate) fn handle_read(&mut self) {
         self.read += 1;
     }
+
+    /// Whether the key is free again.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        is_over(self.given_at, now)
+    }
+}
+
+fn is_over(given_at: Time, now: Time) -> bool {
+    given_at.after(KEPT) <= now
 }
 
 /// What an idempotency key was used for.
@@ -104,7 +113,7 @@ pub(crate) fn find(
     for (back, kept) in found.into_iter().enumerate() {
         let Some(kept) = kept? else { continue };
         is_present |= back == 0;
-        if kept.given_at.after(KEPT) <= view.now {
+        if is_over(kept.given_at, view.now) {
             continue;
         }
         let reply = match kept.reply {

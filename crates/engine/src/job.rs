@@ -86,6 +86,13 @@ impl Job {
         Job { may_have_begun: self.may_be_partly_done(), ..Job::new(self.request) }
     }
 
+    /// Begins anew, without what it has read of an earlier request under the same key.
+    pub(crate) fn forget_restored(&mut self) {
+        self.progress = self.progress.take().map(|_| Box::default());
+        (self.is_begun, self.changed, self.kept) = (false, false, None);
+        (self.kept_results, self.restored) = (0, 0);
+    }
+
     /// About how much work the request is, as a whole: [`Request::weight`].
     pub fn weight(&self) -> usize {
         self.weight

@@ -183,7 +183,10 @@ impl Records {
     /// All records sorted by key, for a checkpoint. The order is computed for this call only.
     pub fn sorted(&self) -> impl ExactSizeIterator<Item = RecordRef<'_>> {
         let sorted = self.sort(self.locations.iter());
-        sorted.into_iter().map(|location| location.image(&self.buffers))
+        // In a loop that does nothing else, the processor waits for the memory of several locations at a time.
+        let images: Vec<RecordRef<'_>> =
+            sorted.into_iter().map(|location| location.image(&self.buffers)).collect();
+        images.into_iter()
     }
 
     fn sort<'a>(&self, locations: impl Iterator<Item = &'a RecordLocation>) -> Vec<&'a RecordLocation> {

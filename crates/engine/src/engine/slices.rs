@@ -74,6 +74,11 @@ fn run_slice(
     used_replies: u64,
     max_answer: usize,
 ) -> Result<Applied, Missing> {
+    // If the key becomes free while an earlier reply is read, the batch is decided as if it came now. The parts of the reply may
+    // be gone at the next turn.
+    if !job.is_partly_done() && job.kept.as_ref().is_some_and(|kept| kept.is_over(turn.now)) {
+        job.forget_restored();
+    }
     if !job.is_begun {
         match find_kept(families, turn, &job.request, max_answer)? {
             KeptReply::Nothing { replaced } => {

@@ -14,6 +14,7 @@
 //! - `quotas counters:2 streams:1` sets these quotas, and no others, for all namespaces. `for:shop-*` sets them for the
 //!   namespaces that match the pattern, in addition to those that were set before. `usage` shows what the namespace has.
 //! - `slice 10` lets a turn of a batch do 10 units of work, from the next `reopen` on.
+//! - `slowly 5 COMMAND` lets 5 ms pass between two turns of a batch.
 //! - `cut 2 COMMAND` runs a batch until 2 items are done. Then it is cut, as by a crash: what is done is stored, and the engine
 //!   is loaded again.
 //! - `sweep` removes what is deleted for good, and counts the records that are left.
@@ -103,6 +104,8 @@ struct Bench {
     engine: Engine,
     stored: BTreeMap<Bytes, Bytes>,
     now: Time,
+    /// How much time passes between two turns of a batch.
+    pause: Millis,
     quotas: QuotaSection,
     quota_patterns: BTreeMap<String, QuotaSection>,
     options: Options,
@@ -117,6 +120,7 @@ impl Bench {
             options: Options::default(),
             stored: BTreeMap::new(),
             now: Time(1_000_000),
+            pause: Millis(0),
             quotas: QuotaSection::new(),
             quota_patterns: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -150,6 +154,13 @@ impl Bench {
             "slice" => {
                 self.options.slice_work = words[0].parse().unwrap();
                 String::new()
+            }
+            "slowly" => {
+                let (pause, command) = split_number(line);
+                self.pause = Millis(pause as u64);
+                let answer = self.line(command);
+                self.pause = Millis(0);
+                answer
             }
             "cut" => {
                 let (items, command) = split_number(line);
@@ -303,7 +314,10 @@ impl Bench {
         let mut job = Job::new(request);
         let applied = loop {
             match self.with_fetching(|engine, now, fetched| engine.apply(now, &mut job, fetched)) {
-                Applied::Unfinished => {}
+                Applied::Unfinished => {
+                    self.now = self.now.after(self.pause);
+                    self.apply_due();
+                }
                 applied => break applied,
             }
         };
