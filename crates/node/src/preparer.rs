@@ -15,6 +15,8 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait before a shard that could not be prepared is read again, and how often it is tried.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const ATTEMPTS: usize = 5;
+/// How long a shard whose owner has another epoch stays prepared. That owner may have given it to this node.
+const KEPT_AFTER_OWNER: Duration = Duration::from_secs(1);
 
 /// Prepares a few shards, a small part of them at the same time.
 pub(crate) struct Preparer<S> {
@@ -98,7 +100,6 @@ impl<S: Journal + Table> Reading<S> {
     async fn run(self) {
         for _ in 0..ATTEMPTS {
             let error = self.prepare_and_follow().await;
-            self.renewal.set_prepared(self.shard, false);
             tracing::debug!(
                 shard = self.shard.0,
                 error = &error as &dyn Error,
@@ -108,8 +109,9 @@ impl<S: Journal + Table> Reading<S> {
         }
     }
 
-    /// Loads the shard, and then follows its owner until that fails: the owner has another epoch, or has released appends that were
-    /// not read yet.
+    /// Loads the shard, and then follows its owner until that fails: the shard has another epoch, or the owner has released appends
+    /// that were not read yet. If the owner has given the shard to this node, it is taken in a moment, and [`PreparedShard::open`]
+    /// finds out whether what was read still fits.
     async fn prepare_and_follow(&self) -> NotPrepared {
         let load = PreparedShard::load(self.store.clone(), self.shard, self.epoch, self.memory.clone());
         match self.opener.run(load).await {
@@ -122,10 +124,41 @@ impl<S: Journal + Table> Reading<S> {
             let mut slot = self.prepared.lock().await;
             // The shard was taken, and this task is about to be aborted.
             let Some(prepared) = slot.as_mut() else { return std::future::pending().await };
-            if let Err(error) = prepared.follow().await {
-                *slot = None;
-                return error;
+            let Err(error) = prepared.follow().await else { continue };
+            drop(slot);
+            self.renewal.set_prepared(self.shard, false);
+            if matches!(error, NotPrepared::Store(_)) {
+                sleep(KEPT_AFTER_OWNER).await;
             }
+            *self.prepared.lock().await = None;
+            return error;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Metrics;
+    use limina_store::memory::{Memory, MemoryOptions};
+
+    /// Between the hand-over and the moment when this node learns of it, the task may look for appends once more.
+    #[tokio::test(start_paused = true)]
+    async fn a_shard_that_was_just_given_to_this_node_stays_prepared() {
+        let shard = ShardId(0);
+        let store = Arc::new(Memory::new(&MemoryOptions::default()).unwrap());
+        let (memory, renewal) = (Budget::new(u64::MAX, &Metrics::new()), RenewalControl::default());
+        let mut preparer = Preparer::new(store.clone(), memory, renewal.clone());
+        preparer.begin(shard, store.take(shard).await.unwrap());
+        while !renewal.is_prepared(shard) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // The owner gives the shard away.
+        store.take(shard).await.unwrap();
+        while renewal.is_prepared(shard) {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let preparing = preparer.take(shard).expect("it was begun");
+        assert!(preparing.take().await.is_some(), "what was read is gone");
     }
 }

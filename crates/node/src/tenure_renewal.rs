@@ -79,6 +79,11 @@ impl RenewalControl {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_prepared(&self, shard: ShardId) -> bool {
+        self.prepared().contains(&shard)
+    }
+
     /// Ends the renewal.
     pub(crate) fn end(&self) {
         self.has_left.store(true, Ordering::Release);

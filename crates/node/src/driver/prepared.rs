@@ -87,8 +87,8 @@ impl<S: Journal + Table> PreparedShard<S> {
         Ok(prepared)
     }
 
-    /// Reads what the owner has written since the last call. After an error, the shard must be loaded again. If the future is dropped,
-    /// what it has read is not lost: the next call, or [`PreparedShard::open`], adds it.
+    /// Reads what the owner has written since the last call. After an error, the shard can still be opened, but no longer be followed. If
+    /// the future fails or is dropped, what it has read is not lost: the next call, or [`PreparedShard::open`], adds it.
     pub(crate) async fn follow(&mut self) -> Result<(), NotPrepared> {
         let before = self.preparation.bytes() + self.changes.len() * RECORD_BYTES;
         self.preparation.follow().await?;
