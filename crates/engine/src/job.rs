@@ -86,7 +86,7 @@ impl Job {
         Job { may_have_begun: self.may_be_partly_done(), ..Job::new(self.request) }
     }
 
-    /// Begins anew, without what it has read of an earlier request under the same key.
+    /// Forgets the results that were read from a kept reply, and that a kept reply was looked for.
     pub(crate) fn forget_restored(&mut self) {
         self.progress = self.progress.take().map(|_| Box::default());
         (self.is_begun, self.changed, self.kept) = (false, false, None);

@@ -15,7 +15,7 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait before a shard that could not be prepared is read again, and how often it is tried.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const ATTEMPTS: usize = 5;
-/// How long a shard whose owner has another epoch stays prepared. That owner may have given it to this node.
+/// How long what was read of a shard is kept after its epoch has changed: the owner may have given the shard to this node.
 const KEPT_AFTER_OWNER: Duration = Duration::from_secs(1);
 
 /// Prepares a few shards, a small part of them at the same time.
@@ -150,12 +150,12 @@ mod tests {
         let (memory, renewal) = (Budget::new(u64::MAX, &Metrics::new()), RenewalControl::default());
         let mut preparer = Preparer::new(store.clone(), memory, renewal.clone());
         preparer.begin(shard, store.take(shard).await.unwrap());
-        while !renewal.is_prepared(shard) {
+        while renewal.prepared().is_empty() {
             sleep(Duration::from_millis(1)).await;
         }
-        // The owner gives the shard away.
+        // The owner gives the shard away. The task sees that, and announces the shard no longer.
         store.take(shard).await.unwrap();
-        while renewal.is_prepared(shard) {
+        while !renewal.prepared().is_empty() {
             sleep(Duration::from_millis(1)).await;
         }
         let preparing = preparer.take(shard).expect("it was begun");

@@ -75,13 +75,9 @@ impl RenewalControl {
         }
     }
 
-    fn prepared(&self) -> Vec<ShardId> {
+    /// The shards that renewals announce as prepared.
+    pub(crate) fn prepared(&self) -> Vec<ShardId> {
         self.prepared.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
-    }
-
-    #[cfg(test)]
-    pub(crate) fn is_prepared(&self, shard: ShardId) -> bool {
-        self.prepared().contains(&shard)
     }
 
     /// Ends the renewal.

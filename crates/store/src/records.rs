@@ -22,7 +22,7 @@ const FEW: usize = 8 << 10;
 
 /// How many bytes of each key are copied to be sorted.
 const HEAD: usize = 24;
-/// So many keys that begin alike are compared in place.
+/// Fewer keys than this that begin alike are compared where they are.
 const FEW_ALIKE: usize = 16;
 
 /// The newest after-image of each key. A value of `None` means that the record was removed.
@@ -183,7 +183,7 @@ impl Records {
     /// All records sorted by key, for a checkpoint. The order is computed for this call only.
     pub fn sorted(&self) -> impl ExactSizeIterator<Item = RecordRef<'_>> {
         let sorted = self.sort(self.locations.iter());
-        // In a loop that does nothing else, the processor waits for the memory of several locations at a time.
+        // The locations are all over the memory. In a loop that does nothing else, the processor reads several of them at a time.
         let images: Vec<RecordRef<'_>> =
             sorted.into_iter().map(|location| location.image(&self.buffers)).collect();
         images.into_iter()
@@ -195,8 +195,9 @@ impl Records {
         sorted
     }
 
-    /// Comparisons of keys in memory are slow: most of them are not in the processor's cache. So the first bytes in which the keys
-    /// differ are copied next to the location and compared. Keys that are equal in these bytes are sorted again, by the next bytes.
+    /// Most keys are not in the processor's cache, so comparing them where they are is slow. The first bytes in which the keys
+    /// differ are copied next to the locations, and these copies are compared. Keys whose copies are equal are sorted by their next
+    /// bytes in the same way.
     fn sort_slice(&self, locations: &mut [&RecordLocation]) {
         let mut keys = locations.iter().map(|location| location.key(&self.buffers));
         let Some(first) = keys.next() else { return };
@@ -217,15 +218,20 @@ impl Records {
         for (place, (_, location)) in locations.iter_mut().zip(&all) {
             *place = location;
         }
-        let mut rest = locations;
-        for alike in all.chunk_by(|a, b| a.0 == b.0) {
-            let (part, behind) = rest.split_at_mut(alike.len());
-            self.sort_alike(part, skipped + HEAD);
-            rest = behind;
+        let mut end = 0;
+        let ranges = all.chunk_by(|a, b| a.0 == b.0).map(|alike| {
+            end += alike.len();
+            end - alike.len()..end
+        });
+        let alike: Vec<Range<usize>> = ranges.filter(|range| range.len() > 1).collect();
+        // If many keys begin alike for long, each step below needs as much memory as this one.
+        drop(all);
+        for range in alike {
+            self.sort_alike(&mut locations[range], skipped + HEAD);
         }
     }
 
-    /// Sorts keys that have their first bytes in common, `compared` of them, as far as they are that long.
+    /// Sorts keys whose first `compared` bytes are equal. A shorter key is equal to those that go on with zeros.
     fn sort_alike(&self, locations: &mut [&RecordLocation], compared: usize) {
         let is_short = |location: &&RecordLocation| location.slot.key as usize <= compared;
         if locations.len() < FEW_ALIKE || locations.iter().any(is_short) {

@@ -74,10 +74,11 @@ fn run_slice(
     used_replies: u64,
     max_answer: usize,
 ) -> Result<Applied, Missing> {
-    // If the key becomes free while an earlier reply is read, the batch is decided as if it came now. The parts of the reply may
-    // be gone at the next turn.
+    // If the key becomes free while the kept reply is read, the batch begins anew in its next turn, as if it came then. The parts of
+    // that reply that were not read may be removed at any time.
     if !job.is_partly_done() && job.kept.as_ref().is_some_and(|kept| kept.is_over(turn.now)) {
         job.forget_restored();
+        return Ok(Applied::Unfinished);
     }
     if !job.is_begun {
         match find_kept(families, turn, &job.request, max_answer)? {

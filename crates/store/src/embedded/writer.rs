@@ -1,7 +1,7 @@
 //! The thread that owns the journal.
 //!
-//! It writes all waiting appends as one frame, syncs it, and only then answers the callers. If many appends come at a time, it
-//! waits a moment until about as many are there as were in the last frames ([`FrameSizes`]). Takes, tails and releases
+//! It writes all waiting appends as one frame, syncs it, and only then answers the callers. While many shards append, it first waits a
+//! moment for as many appends as were in the last frames ([`FrameSizes`]). Takes, tails and releases
 //! go through the same queue, so they see the journal between two frames, in the order of the calls.
 
 use super::gathering::FrameSizes;
@@ -54,14 +54,15 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     work: VecDeque<Work>,
-    /// Whether there is work that the thread must not gather more for.
+    /// Whether there is other work than appends, so that the thread must not wait for more appends.
     is_urgent: bool,
-    /// How much work the thread waits for, unless some of it is urgent. `None` while the thread does not wait.
+    /// How much work the thread waits for. `None` while it does not wait.
     wanted: Option<usize>,
     closed: bool,
 }
 
 impl Queue {
+    /// Whether the thread need not wait any longer for this much work.
     fn has(&self, wanted: usize) -> bool {
         self.is_urgent || self.work.len() >= wanted
     }
@@ -183,7 +184,7 @@ impl Shared {
         queue.closed = matches!(work, Work::Close(_) | Work::Abandon);
         queue.is_urgent |= !matches!(work, Work::Append(..));
         queue.work.push_back(work);
-        // Waking is a system call, so it is done only if it is of use.
+        // Waking the thread is a system call, so it is woken only if it has what it waits for.
         let wakes = queue.wanted.is_some_and(|wanted| queue.has(wanted));
         if wakes {
             queue.wanted = None;
@@ -195,7 +196,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Waits until there is so much work, or some that is urgent, or the time is over.
+    /// Waits until there are `wanted` pieces of work, or urgent work, or the time is over.
     fn wait_for<'a>(
         &'a self,
         mut queue: MutexGuard<'a, Queue>,
@@ -392,5 +393,50 @@ impl Frame {
         self.bytes += append.payload.len();
         self.appends.push(append);
         self.waiting.push(done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So long that a wake-up that is missing makes the test fail, and does not only make it slow.
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn append(shard: u16) -> Work {
+        let append = Append { shard: ShardId(shard), epoch: Epoch(1), seq: Seq(1), payload: Bytes::new() };
+        Work::Append(append, oneshot::channel().0)
+    }
+
+    /// What the thread has when it stops waiting for three pieces of work.
+    #[track_caller]
+    fn check(submitted: Vec<Work>, expect: usize) {
+        let shared = Shared {
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            epochs: Arc::new([]),
+            is_low: AtomicBool::new(false),
+            stats: Mutex::default(),
+        };
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| shared.wait_for(shared.lock(), 3, LONG).work.len());
+            while shared.lock().wanted.is_none() {
+                std::thread::yield_now();
+            }
+            submitted.into_iter().for_each(|work| shared.submit(work).expect("it is open"));
+            assert_eq!(waiting.join().expect("it does not panic"), expect);
+        });
+        assert!(begun.elapsed() < LONG, "nobody woke the thread");
+    }
+
+    #[test]
+    fn the_thread_wakes_when_it_has_as_many_appends_as_it_waits_for() {
+        check(vec![append(0), append(1), append(2)], 3);
+    }
+
+    #[test]
+    fn the_thread_wakes_for_other_work_than_appends() {
+        check(vec![append(0), Work::Release(ShardId(0), Seq(1))], 2);
     }
 }
