@@ -22,6 +22,8 @@ pub(crate) struct PendingReply<T> {
     pub(crate) order: u64,
     pub(crate) outcome: Outcome,
     pub(crate) is_write: bool,
+    /// Whether it is a batch of which an earlier append may have stored some items.
+    pub(crate) may_be_partly_stored: bool,
 }
 
 impl<T> Default for Batch<T> {
@@ -38,8 +40,10 @@ impl<T> Default for Batch<T> {
 }
 
 impl<T> PendingReply<T> {
+    /// The answer if the append with this decision failed for that reason.
     pub(crate) fn fail(self, failure: Failure) -> Output<T> {
-        let PendingReply { ticket, decided_at, order, .. } = self;
+        let PendingReply { ticket, decided_at, order, may_be_partly_stored, .. } = self;
+        let failure = if may_be_partly_stored { Failure::OutcomeUnknown } else { failure };
         Output::Reply(Reply { ticket, decided_at: Some(decided_at), order, result: Err(failure) })
     }
 }

@@ -53,6 +53,7 @@ impl<T> Open<T> {
         &mut self,
         now: Time,
         work: Work<T>,
+        may_be_partly_stored: bool,
         applied: Option<Applied>,
         outputs: &mut VecDeque<Output<T>>,
     ) {
@@ -70,6 +71,7 @@ impl<T> Open<T> {
                     order,
                     outcome,
                     is_write,
+                    may_be_partly_stored,
                 });
             }
             (Work::Request(ticket, _), Some(Applied::Done { outcome, is_relaxed: true })) => {
@@ -110,6 +112,7 @@ impl<T> Open<T> {
                     order,
                     outcome,
                     is_write: true,
+                    may_be_partly_stored: false,
                 });
             }
         }

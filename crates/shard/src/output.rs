@@ -49,15 +49,6 @@ pub enum Output<T> {
     /// A slice of a batch is done, and [`Shard::poll`](crate::Shard::poll) would go on with it. Before that, give the shard
     /// what has arrived meanwhile: other namespaces go first.
     Unfinished,
-    /// A batch is given up before its last item, for lack of space. Reported like `Slice`.
-    Cut {
-        /// The batch.
-        request: Box<Request>,
-        /// Shard time of this decision.
-        at: Time,
-        /// The number of this decision, as in [`Reply::order`].
-        order: u64,
-    },
     /// Carry out an effect.
     Effect(Effect),
 }

@@ -32,8 +32,8 @@ pub(crate) enum Work<T> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteScope {
     All,
-    /// Only due timers, and the few requests that are allowed when the storage is full.
-    DueOnly,
+    /// Only due timers, batches that have begun, and the few requests that are allowed when the storage is full.
+    Reserve,
     Nothing,
 }
 
@@ -133,18 +133,16 @@ impl<T> Open<T> {
         };
         let mut refused = false;
         queue.take_round(&size, |ticket, job| {
-            let may_write = scope == WriteScope::All
-                || (scope == WriteScope::DueOnly && job.request.is_allowed_when_full());
+            let may_write = match scope {
+                WriteScope::All => true,
+                WriteScope::Reserve => job.request.is_allowed_when_full() || job.may_be_partly_done(),
+                WriteScope::Nothing => false,
+            };
             let is_refused = is_parted || (job.request.is_write() && !may_write);
             if is_refused {
                 refused = true;
                 outputs.push_back(undecided(ticket, failure_of(&job, Failure::StorageFull)));
                 self.engine.give_up(&job);
-                if options.reports_slices && job.is_partly_done() {
-                    self.decisions += 1;
-                    let (at, order) = (self.engine.time(), self.decisions);
-                    outputs.push_back(Output::Cut { request: job.request, at, order });
-                }
             } else {
                 work.push_back(Work::Request(ticket, job));
             }
@@ -190,7 +188,7 @@ impl<T> Open<T> {
         while reads.is_empty()
             && let Some(mut work) = round.work.pop_front()
         {
-            let done_before = work.done();
+            let (done_before, may_be_partly_stored) = (work.done(), work.may_be_partly_done());
             match self.apply(round.now, &mut work) {
                 Err(Missing(more)) => {
                     reads = more;
@@ -208,7 +206,7 @@ impl<T> Open<T> {
                     if let Some(Applied::Done { is_relaxed, .. }) = &mut applied {
                         *is_relaxed &= may_relax;
                     }
-                    self.record_decision(round.now, work, applied, outputs);
+                    self.record_decision(round.now, work, may_be_partly_stored, applied, outputs);
                 }
             }
             // Due timers are always completed, because shard time has reached this round's instant, and nothing due by
@@ -301,6 +299,10 @@ impl<T> Work<T> {
             Work::Request(_, job) => job.done(),
             Work::Due(_) => 0,
         }
+    }
+
+    fn may_be_partly_done(&self) -> bool {
+        matches!(self, Work::Request(_, job) if job.may_be_partly_done())
     }
 }
 

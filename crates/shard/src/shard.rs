@@ -166,7 +166,6 @@ impl<T> Shard<T> {
                     | Output::Waits { .. }
                     | Output::Slice { .. }
                     | Output::Unfinished
-                    | Output::Cut { .. }
                     | Output::Effect(_)
             )
         });
@@ -202,8 +201,8 @@ impl<T> Shard<T> {
         Some(open.engine)
     }
 
-    /// Whether there is space for clients' writes. If not, they are rejected before anything is decided, and due timers
-    /// still use the store's reserve. If the reserve is used up too, reads continue and due timers wait.
+    /// Whether there is space for clients' writes. If not, they are rejected before anything is decided. Due timers and batches
+    /// that have begun still use the store's reserve. If the reserve is used up too, reads continue and due timers wait.
     pub fn handle_space(&mut self, has_space: bool) {
         self.has_space = has_space;
         self.is_out_of_space &= !has_space;
@@ -331,7 +330,7 @@ impl<T> Shard<T> {
             }
             let scope = match (self.has_space, self.is_out_of_space) {
                 (_, true) => WriteScope::Nothing,
-                (false, false) => WriteScope::DueOnly,
+                (false, false) => WriteScope::Reserve,
                 (true, false) => WriteScope::All,
             };
             let now = open.stopped_at.unwrap_or(now);

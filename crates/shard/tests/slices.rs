@@ -118,26 +118,52 @@ fn with_a_key_a_batch_continues_after_a_failed_append() {
     }
 }
 
-/// Without a key it is not known which items are stored. They stay, and the others are not done.
+/// Without a key it is not known which items are stored. They stay, and the others are not done. Whichever append fails, the
+/// answer says that nothing was done only if that is true.
 #[test]
 fn without_a_key_the_outcome_of_a_cut_batch_is_unknown() {
-    let mut bench = bench();
-    bench.ask("red", limit("a"));
-    bench.send("batch", "red", None, batch(&operations("op", 40)));
-    bench.lose_append(2, Loss::NotDone, false);
-    bench.run();
-    assert_eq!(bench.failure("batch"), Failure::OutcomeUnknown);
-    let held = held(&bench.ask("red", values("a")));
-    assert!((1..40).contains(&held), "{held}");
+    for loss in [Loss::NotDone, Loss::Full, Loss::Unknown] {
+        for appends in 0.. {
+            let mut bench = bench();
+            bench.ask("red", limit("a"));
+            bench.send("batch", "red", None, batch(&operations("op", 40)));
+            bench.lose_append(appends, loss, false);
+            bench.run();
+            let Err(failure) = *bench.reply("batch") else {
+                assert!(appends > 3, "the batch needs several appends");
+                break;
+            };
+            let held = held(&bench.ask("red", values("a")));
+            assert!((0..40).contains(&held), "{held}");
+            let is_true = failure == Failure::OutcomeUnknown || held == 0;
+            assert!(is_true, "{failure:?}, but {held} are held: {loss:?} after {appends} appends");
+        }
+    }
 }
 
-/// If the disk fills up, a batch ends between two slices, and says that its outcome is not known.
+/// If the disk fills up, a batch that is under way is finished. The reserve has room for it.
+#[test]
+fn a_batch_that_has_begun_uses_the_reserve() {
+    for key in [None, Some("key")] {
+        let mut bench = bench();
+        bench.ask("red", limit("a"));
+        bench.send("batch", "red", key, batch(&operations("op", 40)));
+        bench.send("next", "red", None, batch(&operations("next", 1)));
+        bench.fill_after(2);
+        bench.run();
+        assert_eq!(results(&bench.outcome("batch")), 40);
+        assert_eq!(bench.failure("next"), Failure::StorageFull);
+    }
+}
+
+/// If not even the reserve has room for it, a batch ends between two slices, and says that its outcome is not known.
 #[test]
 fn a_batch_that_finds_no_space_is_cut() {
     let mut bench = bench();
     bench.ask("red", limit("a"));
     bench.send("batch", "red", Some("key"), batch(&operations("op", 40)));
     bench.fill_after(2);
+    bench.lose_append(2, Loss::Full, false);
     bench.run();
     assert_eq!(bench.failure("batch"), Failure::OutcomeUnknown);
     bench.make_space();

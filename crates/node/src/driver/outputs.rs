@@ -41,7 +41,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 let _client_gone = reply.ticket.send(reply.result.map_err(NotDecided::Failed));
             }
             // Only the simulator needs to know when a request begins to wait.
-            Output::Waits { .. } | Output::Slice { .. } | Output::Unfinished | Output::Cut { .. } => {}
+            Output::Waits { .. } | Output::Slice { .. } | Output::Unfinished => {}
             Output::Effect(effect) => self.handle_effect(effect),
         }
     }

@@ -158,7 +158,7 @@ impl Bench {
         self.reply(ticket).clone().unwrap_err()
     }
 
-    fn reply(&self, ticket: &str) -> &Result<Outcome, Failure> {
+    pub(crate) fn reply(&self, ticket: &str) -> &Result<Outcome, Failure> {
         let reply = self.replies.iter().find(|(name, _)| name == ticket);
         &reply.unwrap_or_else(|| panic!("{ticket} was not answered")).1
     }

@@ -81,12 +81,6 @@ impl Model {
         }
         if ways.is_empty() { Err(expected) } else { Ok(ways) }
     }
-
-    /// A batch is given up before its last item.
-    pub(super) fn cut(mut self, request: &Request) -> Model {
-        self.batches.remove(&request.namespace);
-        self
-    }
 }
 
 impl Namespace {

@@ -1,6 +1,6 @@
 //! Answers and losses, in the order in which the shard decided them.
 
-use super::{Bounds, MOST_STATES, Model};
+use super::{Bounds, MOST_STATES, Model, is_batch};
 use limina_engine::{Command, Name, Outcome, Request, Time, limiter};
 
 /// Compares every answer with the model, and knows what a loss of memory may have removed.
@@ -46,8 +46,6 @@ pub enum Fate {
         /// The outcome of the items that were decided now.
         outcome: Outcome,
     },
-    /// A batch was given up before its last item, for lack of space.
-    Cut,
     /// The request waited, and failed because of a planned stop.
     GivenUp,
     /// It was in an append of which it is not known whether it happened.
@@ -79,7 +77,6 @@ impl Decided {
         match fate {
             Fate::Waits => model.wait(*at, request).map(one),
             Fate::Slice { from, outcome } => model.slice(*at, request, *from, outcome),
-            Fate::Cut => Ok(one(model.cut(request))),
             Fate::GivenUp => model.give_up(request).map(one),
             Fate::Answered(outcome) if *has_waited => model.complete(*at, request, Some(outcome)).map(one),
             Fate::Answered(outcome) => model.step(*at, request, Some(outcome)),
@@ -135,7 +132,7 @@ impl Judge {
         let is_after_lost = || self.loose.iter().any(|decided| matches!(decided.fate, Fate::NotDone(_)));
         let is_lost = match (&decided.fate, &request.command) {
             (Fate::NotDone(_), Command::Ledger(_)) => true,
-            (Fate::Slice { .. } | Fate::Cut, Command::Ledger(_)) => is_after_lost(),
+            (Fate::Slice { .. }, Command::Ledger(_)) => is_after_lost(),
             _ => false,
         };
         let is_relaxed = !is_lost && self.live.follow(&decided)?;
@@ -200,7 +197,12 @@ impl Judge {
                         earlier.extend(before.on_the_way(decided.at));
                     }
                 }
-                Fate::Slice { .. } | Fate::Cut => {
+                Fate::Slice { .. } => {
+                    state.follow(&decided).map_err(|_| TooManyStates)?;
+                    earlier.extend(before.on_the_way(decided.at));
+                }
+                // The rest of a batch is also in doubt if it was not in that append, because items may be stored before it.
+                Fate::InDoubt(_) if doubt_happened && is_batch(&decided.request) => {
                     state.follow(&decided).map_err(|_| TooManyStates)?;
                     earlier.extend(before.on_the_way(decided.at));
                 }

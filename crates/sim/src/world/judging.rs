@@ -12,6 +12,7 @@ impl World {
     pub(super) fn check_reply(&mut self, reply: Reply<Request>) -> Result<(), String> {
         let Reply { ticket: request, decided_at, order, result } = reply;
         self.waiting -= 1;
+        let has_begun = self.begun.contains(&request);
         self.begun.retain(|other| *other != request);
         self.tell_followers(&request, &result)?;
         if let Some(key) = key_of_change(&request)
@@ -43,7 +44,13 @@ impl World {
                 Fate::InDoubt(lost)
             }
             Err(Failure::Closing) => Fate::GivenUp,
-            Err(Failure::StorageFull | Failure::Unavailable) => Fate::NotDone(lost),
+            Err(failure @ (Failure::StorageFull | Failure::Unavailable)) => {
+                // Unless it is another request under the same key that has begun.
+                if has_begun && decided_at.is_some() && !may_be_key_in_use {
+                    return Err(format!("{failure:?}, but some items may be stored: {request:?}"));
+                }
+                Fate::NotDone(lost)
+            }
         };
         match (decided_at, &fate) {
             // A batch that was cut: the slices that it has done were reported one by one.

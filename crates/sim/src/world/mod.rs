@@ -460,7 +460,6 @@ impl World {
                     self.note(order, at, *request, Fate::Slice { from, outcome })?;
                 }
                 Output::Unfinished => {}
-                Output::Cut { request, at, order } => self.note(order, at, *request, Fate::Cut)?,
                 Output::Effect(effect) => {
                     self.say(|| format!("{effect:?}"));
                     self.followers.handle_effect(&effect);
