@@ -98,7 +98,7 @@ pub(crate) async fn drive<C: Contender, W: Work<C::Client>>(
     Ok(total)
 }
 
-/// Runs one client.
+/// Runs one client. It does at least one step, so that a stalled machine makes a measurement slow, and not empty.
 async fn repeat<C, W: Work<C>>(
     mut client: C,
     mut work: W,
@@ -111,10 +111,13 @@ async fn repeat<C, W: Work<C>>(
         Until::Finished(all) => all.div_ceil(load.connections as u64),
         Until::Time(_) => u64::MAX,
     };
-    while left > 0 && !matches!(until, Until::Time(time) if begin.elapsed() >= time) {
+    while left > 0 {
         let count = left.min(load.batch as u64);
         left -= count;
         work.step(&mut client, count, &mut measured).await?;
+        if matches!(until, Until::Time(time) if begin.elapsed() >= time) {
+            break;
+        }
     }
     Ok((measured, client))
 }
