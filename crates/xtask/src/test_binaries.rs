@@ -57,10 +57,6 @@ struct Finished {
 
 /// Builds every test binary, and returns the slowest ones first.
 pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
-    // `cargo test --example` would build their tests.
-    let mut examples = cargo_with(environment, &["build", "--workspace"]);
-    examples.args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
-    crate::run(examples)?;
     let mut cargo =
         cargo_with(environment, &["test", "--workspace", "--no-run", "--lib", "--bins", "--tests"]);
     cargo.arg("--message-format=json-render-diagnostics");
@@ -86,6 +82,11 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
     if !cargo.wait().map_err(failed)?.success() {
         return Err(format!("failed: {told}"));
     }
+    // After the tests, because they need few crates, and cargo would compile these while a processor has nothing to do. `cargo test
+    // --example` would build the tests of the examples.
+    let mut examples = cargo_with(environment, &["build", "--workspace"]);
+    examples.args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
+    crate::run(examples)?;
     if let Some(server) = server {
         for job in jobs.iter_mut().filter(|job| job.name == RUST_CLIENT) {
             job.command.envs(crate::client_packages::smoke_test(&server));
