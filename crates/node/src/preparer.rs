@@ -6,7 +6,7 @@ use crate::{
     opener::Opener,
     tenure_renewal::RenewalControl,
 };
-use limina_store::{Epoch, Journal, ShardId, Table};
+use limina_store::{Epoch, Journal, ShardId, StoreError, Table};
 use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 use tokio::{sync::Mutex, task::AbortHandle, time::sleep};
 
@@ -15,7 +15,7 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// How long to wait before a shard that could not be prepared is read again, and how often it is tried.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const ATTEMPTS: usize = 5;
-/// How long what was read of a shard is kept after its epoch has changed: the owner may have given the shard to this node.
+/// How long a prepared shard stays in memory after its epoch has changed. Its owner may have given it to this node.
 const KEPT_AFTER_OWNER: Duration = Duration::from_secs(1);
 
 /// Prepares a few shards, a small part of them at the same time.
@@ -127,7 +127,7 @@ impl<S: Journal + Table> Reading<S> {
             let Err(error) = prepared.follow().await else { continue };
             drop(slot);
             self.renewal.set_prepared(self.shard, false);
-            if matches!(error, NotPrepared::Store(_)) {
+            if let NotPrepared::Store(StoreError::NotOwned) = error {
                 sleep(KEPT_AFTER_OWNER).await;
             }
             *self.prepared.lock().await = None;

@@ -13,9 +13,9 @@ pub trait Journal: Send + Sync + 'static {
     fn take(&self, shard: ShardId) -> impl Future<Output = Result<Epoch, StoreError>> + Send;
 
     /// Returns the appends after `after`, in order and without gaps. Each call returns at most a few megabytes, or a
-    /// single longer append; an empty list means that there are no more. Fails if `epoch` is not the shard's present one, and if
-    /// the journal has released some of these appends. On a store that several nodes share, a node may also read the journal
-    /// of a shard that another node owns.
+    /// single longer append; an empty list means that there are no more. Fails with [`StoreError::NotOwned`] if `epoch` is not
+    /// the shard's present one, and with another error if the journal has released some of these appends. On a store that several
+    /// nodes share, a node may also read the journal of a shard that another node owns.
     fn tail(
         &self,
         shard: ShardId,

@@ -224,7 +224,7 @@ impl Records {
             end - alike.len()..end
         });
         let alike: Vec<Range<usize>> = ranges.filter(|range| range.len() > 1).collect();
-        // If many keys begin alike for long, each step below needs as much memory as this one.
+        // Freed before the calls below, which need as much memory again if many keys have long beginnings in common.
         drop(all);
         for range in alike {
             self.sort_alike(&mut locations[range], skipped + HEAD);

@@ -113,7 +113,8 @@ async fn read_all(shard: &Shard, rounds: u64) -> Result<(), String> {
     read
 }
 
-/// Reads everything. That may fail only if the table was closed for long. `last_open` is a time at which it was open, or before.
+/// Reads everything, and repeats that if it fails. It may fail only if the table was closed for long. The table was open at
+/// `last_open` or later.
 async fn check(shard: &Shard, rounds: u64, last_open: &mut Instant) {
     let begun = Instant::now();
     loop {

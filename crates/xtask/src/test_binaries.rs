@@ -82,8 +82,8 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
     if !cargo.wait().map_err(failed)?.success() {
         return Err(format!("failed: {told}"));
     }
-    // After the tests, because they need few crates, and cargo would compile these while a processor has nothing to do. `cargo test
-    // --example` would build the tests of the examples.
+    // The examples are built last: they need few crates, so a build that begins with them does not keep both processors busy.
+    // `cargo test --example` would build the tests of the examples.
     let mut examples = cargo_with(environment, &["build", "--workspace"]);
     examples.args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
     crate::run(examples)?;

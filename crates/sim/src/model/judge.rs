@@ -201,7 +201,8 @@ impl Judge {
                     state.follow(&decided).map_err(|_| TooManyStates)?;
                     earlier.extend(before.on_the_way(decided.at));
                 }
-                // The rest of a batch is also in doubt if it was not in that append, because items may be stored before it.
+                // The answer to a batch is in doubt even if its last items were in no append yet, because earlier appends may
+                // contain the first ones. So the last items may be stored or not.
                 Fate::InDoubt(_) if doubt_happened && is_batch(&decided.request) => {
                     state.follow(&decided).map_err(|_| TooManyStates)?;
                     earlier.extend(before.on_the_way(decided.at));

@@ -45,7 +45,7 @@ impl World {
             }
             Err(Failure::Closing) => Fate::GivenUp,
             Err(failure @ (Failure::StorageFull | Failure::Unavailable)) => {
-                // Unless it is another request under the same key that has begun.
+                // If another request has the same key, that one may be the batch that has begun.
                 if has_begun && decided_at.is_some() && !may_be_key_in_use {
                     return Err(format!("{failure:?}, but some items may be stored: {request:?}"));
                 }

@@ -342,7 +342,7 @@ impl<D: Disk> SegmentedJournal<D> {
     pub fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
         let state = self.shards.get(usize::from(shard.0)).ok_or_else(|| no_such_shard(shard))?;
         if self.epoch(shard) != epoch {
-            return Err(StoreError::Unavailable("a newer owner has taken the shard".to_string()));
+            return Err(StoreError::NotOwned);
         }
         let oldest = state.entries.front().map_or(state.next, |entry| entry.seq);
         let Some(skip) = after.0.saturating_add(1).checked_sub(oldest) else {
