@@ -12,7 +12,7 @@ use crate::{
     yaml::{self, Kind, Node, Value},
 };
 use limina_engine::{Name, limiter::NewRuleSet};
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 /// Every key that may stand anywhere in a file, except below `metadata`.
 const KEYS: [&str; 16] = [
@@ -87,7 +87,7 @@ pub fn load<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<C
                 problems.push(ConfigError { file: file.to_owned(), line: Some(line), reason });
             }
             Ok((domain, _)) => {
-                config.domains.insert(domain.name().as_str().into(), domain);
+                config.domains.insert(domain.name().as_str().into(), Arc::new(domain));
             }
             Err(problem) => problems.push(named(problem)),
         }
@@ -342,4 +342,4 @@ fn number_of(node: &Node) -> Result<u32, Problem> {
 }
 
 /// The configuration by domain.
-pub(crate) type Domains = BTreeMap<Box<str>, Domain>;
+pub(crate) type Domains = BTreeMap<Box<str>, Arc<Domain>>;

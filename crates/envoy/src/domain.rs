@@ -7,10 +7,13 @@ use crate::{
     rules,
 };
 use limina_engine::{KeyValues, Millis, Name, limiter::NewRule};
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
-/// What all files together say.
-#[derive(Debug, Default)]
+/// What all files together say. A clone shares the domains.
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     pub(crate) domains: Domains,
     pub(crate) ignored: BTreeSet<Ignored>,
@@ -19,12 +22,22 @@ pub struct Config {
 impl Config {
     /// A domain by its name.
     pub fn domain(&self, name: &str) -> Option<&Domain> {
-        self.domains.get(name)
+        self.domains.get(name).map(Arc::as_ref)
     }
 
     /// All domains, by name.
     pub fn domains(&self) -> impl ExactSizeIterator<Item = &Domain> {
-        self.domains.values()
+        self.domains.values().map(Arc::as_ref)
+    }
+
+    /// Makes the domains of these names what they are in `other`, and removes those that are not there.
+    pub fn take_domains<'n>(&mut self, names: impl IntoIterator<Item = &'n Name>, other: &Config) {
+        for name in names {
+            match other.domains.get(name.as_str()) {
+                Some(domain) => self.domains.insert(name.as_str().into(), domain.clone()),
+                None => self.domains.remove(name.as_str()),
+            };
+        }
     }
 
     /// Settings that are used somewhere and have no effect here.

@@ -1,7 +1,7 @@
 //! Envoy's configuration: read at the start, applied as rules before any request is served, and followed while the server runs.
 //!
-//! Files that are not valid at the start are an error. Later, they change nothing. Requests are resolved with a new
-//! configuration only after its rules exist.
+//! Files that are not valid at the start are an error. Later, they change nothing. Each domain is resolved as before until its
+//! namespace has the rules of the new configuration: without its rule, a descriptor would have no limit.
 
 use crate::{
     rules::{Applier, ENVOY, INTERVAL},
@@ -74,14 +74,15 @@ impl EnvoyFiles {
         Ok(EnvoyFiles { path: path.to_owned(), hangup, limits, last, config, logged: BTreeSet::new() })
     }
 
-    /// Applies the first configuration. Returns when every domain has its rules.
+    /// Applies the first configuration. Returns when every domain has its rules, except those that refuse them. What was used before
+    /// is not known here, so these are resolved with the new configuration: some of its rules may exist.
     pub(crate) async fn begin(mut self, service: Service) -> Following {
         let mut applier = Applier::new(service, ENVOY);
         let config = std::mem::take(&mut self.config);
         self.log(&config);
         applier.begin(rules_of(&config)).await;
-        self.limits.set(config);
-        Following { files: self, applier }
+        self.limits.set(config.clone());
+        Following { files: self, applier, target: config }
     }
 
     /// Says once which settings have no effect.
@@ -130,12 +131,14 @@ impl EnvoyFiles {
 pub(crate) struct Following {
     files: EnvoyFiles,
     applier: Applier,
+    /// The last configuration that was valid.
+    target: Config,
 }
 
 impl Following {
     /// Applies every change of the files, forever.
     pub(crate) async fn follow(self) -> Infallible {
-        let Following { mut files, mut applier } = self;
+        let Following { mut files, mut applier, mut target } = self;
         let mut is_broken = false;
         loop {
             let is_requested = tokio::select! {
@@ -149,15 +152,18 @@ impl Following {
                     }
                     files.log(&config);
                     applier.set_target(rules_of(&config));
-                    applier.apply_due().await;
-                    files.limits.set(config);
+                    target = config;
                 }
                 Some(Err(error)) => {
                     is_broken = true;
                     tracing::error!("Envoy's limits stay as they were: {error}");
                 }
-                None => applier.apply_due().await,
+                None => {}
             }
+            applier.apply_due().await;
+            let mut usable = target.clone();
+            usable.take_domains(applier.pending(), &files.limits.config());
+            files.limits.set(usable);
         }
     }
 }

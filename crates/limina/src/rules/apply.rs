@@ -120,6 +120,11 @@ impl Applier {
         }
     }
 
+    /// The namespaces that do not have the rules of the set yet.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &Name> {
+        self.pending.keys()
+    }
+
     fn note(&mut self, name: Name, answer: Answer) {
         let Some(pending) = self.pending.get_mut(&name) else { return };
         match answer {

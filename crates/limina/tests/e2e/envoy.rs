@@ -1,6 +1,10 @@
 //! Envoy's door: gRPC, JSON, health, rights, and a configuration that is followed. `cargo xtask envoy` has the real Envoy.
 
-use crate::harness::{LIMINA, Server, eventually};
+use crate::{
+    harness::{LIMINA, Server, eventually},
+    reply::Reply,
+};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::{
     fs,
@@ -183,6 +187,34 @@ fn the_configuration_is_followed() {
     eventually(|| (ask(&server, "core", "ann").0 == 200).then_some(())).expect("the domain has no limits");
     assert_eq!(ask(&server, "edge", "ann").0, 200);
     assert_eq!(server.get("/v1/ns/core/limiter/rules").body["items"], json!([]));
+}
+
+/// Until a namespace has taken the new rules, its old limits hold: without a rule, a descriptor would have no limit.
+#[test]
+fn a_domain_that_refuses_its_new_rules_keeps_its_limits() {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join("edge.yaml");
+    fs::write(&config, limits(1)).unwrap();
+    let mut server =
+        Server::start_with(home.path().join("data"), &["--envoy-config", config.to_str().unwrap()]);
+    assert_eq!((ask(&server, "edge", "ann").0, ask(&server, "edge", "ann").0), (200, 429));
+    // A client has a rule with the name of a new limit.
+    let set = "/v1/ns/edge/limiter/rule-sets/mine";
+    let rule = json!({"name": "plan", "group_by": ["plan"], "limit": 1});
+    let put = server.http().put(server.url(set)).json(&json!({"rules": [rule]}));
+    assert_eq!(Reply::to(put).status, 201);
+    let limit = "rate_limit: {unit: year, requests_per_unit: 2}";
+    let other = format!("  - key: plan\n    {limit}\n  - key: user\n    value: ann\n    {limit}\n");
+    fs::write(&config, format!("domain: edge\ndescriptors:\n{other}")).unwrap();
+    let said = r#"these rules belong to other rule sets: "plan" of "mine""#;
+    eventually(|| server.log().contains(said).then_some(())).expect("the reason in the log");
+    server.process().signal(Signal::HUP);
+    assert_eq!(ask(&server, "edge", "ann").0, 429);
+    // The conflict is gone.
+    assert_eq!(server.delete(set).status, 204);
+    server.process().signal(Signal::HUP);
+    let limit = |answer: &Value| answer["statuses"][0]["currentLimit"]["requestsPerUnit"].clone();
+    eventually(|| (limit(&ask(&server, "edge", "ann").1) == 2).then_some(())).expect("the new limit");
 }
 
 #[test]

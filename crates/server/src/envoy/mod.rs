@@ -86,7 +86,8 @@ impl EnvoyLimits {
         *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    fn config(&self) -> Arc<Config> {
+    /// The configuration with which requests are resolved.
+    pub fn config(&self) -> Arc<Config> {
         self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
