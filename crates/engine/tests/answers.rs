@@ -194,4 +194,6 @@ fn a_stream_with_many_events() {
         done(&mut engine, events(submit));
     }
     refused(&mut engine, events(events::Command::Incubating(name("stream"))));
+    // A follower needs them all.
+    done(&mut engine, events(events::Command::Snapshot(name("stream"))));
 }

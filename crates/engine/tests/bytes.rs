@@ -97,6 +97,7 @@ kinds![
     Command::Events(events::Command::Get(_)),
     Command::Events(events::Command::List(_)),
     Command::Events(events::Command::Incubating(_)),
+    Command::Events(events::Command::Snapshot(_)),
     Command::Events(events::Command::Changes(_)),
     Command::Decisions(decisions::Command::Decide(_)),
     Command::Decisions(decisions::Command::Settle(_)),
@@ -346,6 +347,7 @@ fn events() -> Vec<events::Command> {
         Get(name("s")),
         List(page()),
         Incubating(name("s")),
+        Snapshot(name("s")),
         Changes(events::ChangesAfter::new(name("s"), u64::MAX, 1).unwrap()),
     ]
 }

@@ -37,10 +37,12 @@ pub enum Command {
     Get(Name),
     /// A page of the streams, by name.
     List(Page<Name>),
-    /// The incubating events of a stream.
+    /// The incubating events of a stream, if the answer is not too large.
     Incubating(Name),
     /// Kept changes of a stream, the oldest first.
     Changes(ChangesAfter),
+    /// The incubating events of a stream for a follower, which needs them all, however many they are.
+    Snapshot(Name),
 }
 
 impl Command {
@@ -49,7 +51,11 @@ impl Command {
         match self {
             Command::Put { .. } | Command::Delete(_) | Command::Submit(_) => true,
             Command::KeyFrame { make, .. } => make.is_some(),
-            Command::Get(_) | Command::List(_) | Command::Incubating(_) | Command::Changes(_) => false,
+            Command::Get(_)
+            | Command::List(_)
+            | Command::Incubating(_)
+            | Command::Snapshot(_)
+            | Command::Changes(_) => false,
         }
     }
 
@@ -60,7 +66,7 @@ impl Command {
             Command::KeyFrame { stream: _, make } => make.as_ref().map_or(Ok(()), StreamTerms::validate),
             Command::List(page) => page.validate(),
             Command::Changes(changes) => changes.validate(),
-            Command::Delete(_) | Command::Get(_) | Command::Incubating(_) => Ok(()),
+            Command::Delete(_) | Command::Get(_) | Command::Incubating(_) | Command::Snapshot(_) => Ok(()),
         }
     }
 }

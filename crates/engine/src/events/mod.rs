@@ -47,6 +47,7 @@ pub(crate) fn apply(
         Command::Get(name) => lists::get(events, name),
         Command::List(page) => Ok(lists::list(events, page)),
         Command::Incubating(name) => lists::incubating(events, name, AnswerBudget::new(max_answer))?,
+        Command::Snapshot(name) => events.find(name).map(|stream| Reply::Incubating(stream.key_frame())),
         Command::Changes(wanted) => return reads::changes(events, turn.view(), wanted),
     })
 }

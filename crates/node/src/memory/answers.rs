@@ -33,7 +33,7 @@ pub(super) fn answer_bytes(command: &Command) -> usize {
         Command::Locks(locks::Command::List { page, .. }) => page.limit(),
         Command::Events(command) => match command {
             events::Command::List(page) => page.limit(),
-            events::Command::Incubating(_) => return PAGE,
+            events::Command::Incubating(_) | events::Command::Snapshot(_) => return PAGE,
             _ => 0,
         },
         Command::Decisions(decisions::Command::List { page, .. }) => page.limit(),

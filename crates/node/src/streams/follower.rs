@@ -102,7 +102,7 @@ impl Service {
                 {
                     return Ok(frame);
                 }
-                match service.ask(address, events::Command::Incubating(stream.clone())).await? {
+                match service.ask(address, events::Command::Snapshot(stream.clone())).await? {
                     Reply::Incubating(frame) => {
                         let frame = Message::key_frame(frame, service.memory())
                             .map_err(|full| FollowError::Unavailable(full.into()))?;
@@ -147,6 +147,7 @@ impl Service {
                 Err(FollowError::QuotaExceeded(exceeded))
             }
             Ok(Outcome::Unreadable) => Err(FollowError::Unavailable(Unavailable::ShardUnavailable)),
+            // The stream does not exist, or its namespace is being deleted.
             Ok(_) => Err(FollowError::StreamNotFound),
             Err(unavailable) => Err(FollowError::Unavailable(unavailable)),
         }

@@ -17,7 +17,7 @@ pub(crate) fn plausible(command: &EventCommand) -> EventReply {
         EventCommand::Submit(_) => EventReply::Submitted(Submitted { event: event("🌮"), clock: 7 }),
         EventCommand::KeyFrame { .. } | EventCommand::Get(_) => EventReply::Stream(stream("s")),
         EventCommand::List(_) => EventReply::Streams(Listed { items: vec![stream("s")], next: None }),
-        EventCommand::Incubating(_) => {
+        EventCommand::Incubating(_) | EventCommand::Snapshot(_) => {
             EventReply::Incubating(KeyFrame { clock: 7, events: vec![event("🌮")] })
         }
         EventCommand::Changes(_) => EventReply::Changes(Changes::NotKept),

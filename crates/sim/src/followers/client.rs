@@ -127,7 +127,7 @@ impl StreamReader {
             Step::Send(messages) => return Next::Take(messages),
             Step::Wait => return Next::Nothing,
             Step::AskClock => Command::Get(stream),
-            Step::AskKeyFrame => Command::Incubating(stream),
+            Step::AskKeyFrame => Command::Snapshot(stream),
             Step::AskPage { after, limit } => changes_after(stream, after, limit),
         };
         self.question = Some(question.clone());

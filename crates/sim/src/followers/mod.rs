@@ -184,7 +184,7 @@ impl Followers {
         answer: Option<&Result<Reply, Refusal>>,
     ) -> Result<(), String> {
         let name = match question {
-            Command::Get(name) | Command::Incubating(name) => name,
+            Command::Get(name) | Command::Snapshot(name) => name,
             Command::Changes(wanted) => wanted.stream(),
             _ => return Ok(()),
         };

@@ -90,7 +90,7 @@ impl Events {
             }
             Command::Get(name) => Ok(Reply::Stream(self.info(name)?)),
             Command::List(page) => Ok(Reply::Streams(self.list(page, shown))),
-            Command::Incubating(name) => {
+            Command::Incubating(name) | Command::Snapshot(name) => {
                 let stream = self.find(name)?;
                 let incubating = stream.closed.iter().filter(|closed| closed.is_incubating);
                 let events = incubating.map(Closed::info).collect();
