@@ -117,7 +117,7 @@ pub(crate) async fn admit_namespace(app: &App, scope: &Scope) -> Result<(), Fail
     };
     let max = token.maxima.namespaces.unwrap_or(u64::MAX);
     let count = usize::try_from(max).unwrap_or(usize::MAX).saturating_add(1);
-    let existing = visible_namespaces(app, identity, count).await?;
+    let existing = visible_namespaces(app, identity, count, namespace).await?;
     token.admit_namespace(existing, namespace).map_err(|Exceeded { limit }| {
         let detail = format!("The token may use {limit} namespaces, and as many exist. Nothing was done.");
         Failure::new(Code::QuotaExceeded, detail)

@@ -1,7 +1,7 @@
 //! The calls of the events family.
 
 use super::{
-    App, Shared,
+    App,
     extract::{
         Call, Changing, LastEventId, Namespace, NoQuery, Paging, Raw, StreamName, Unparsed, default_namespace,
     },
@@ -11,7 +11,7 @@ use super::{
     routes::{Route, delete, get, post, put},
     status, to_wire,
 };
-use crate::access::Scope;
+use crate::access::{Scope, admit_namespace};
 use axum::{
     body::Body,
     extract::State,
@@ -281,6 +281,7 @@ pub(in crate::http) async fn follow(
     _: NoQuery,
 ) -> Answer {
     let permit = namespace.identity.take(Resource::Streams)?;
+    app.admit_follower(&namespace, &stream).await?;
     let is_event_source = accepts_events(&headers);
     let begin = Instant::now();
     let follower = loop {
@@ -364,6 +365,12 @@ pub(crate) fn not_followed(stream: &Name, reason: FollowError) -> Failure {
     }
 }
 
+/// The terms of a default stream, if the client may create it by following it.
+fn made_by_following(scope: &Scope, stream: &Name) -> Option<StreamTerms> {
+    let may_create = scope.identity.allows(Need::Family(scope.as_str(), Family::Events, Use));
+    made_by_use(scope, stream).filter(|_| may_create)
+}
+
 impl App {
     /// Follows a stream. Creates it if it is missing and one of the two default streams, and the client may use them.
     pub(crate) async fn follow(
@@ -372,9 +379,15 @@ impl App {
         stream: Name,
         resume_after: Option<u64>,
     ) -> Result<Follower, FollowError> {
-        let Shared { backend, .. } = &*self.0;
-        let may_create = scope.identity.allows(Need::Family(scope.as_str(), Family::Events, Use));
-        let make = made_by_use(scope, &stream).filter(|_| may_create);
-        backend.follow(scope.namespace.clone(), stream, resume_after, make).await
+        let make = made_by_following(scope, &stream);
+        self.backend().follow(scope.namespace.clone(), stream, resume_after, make).await
+    }
+
+    /// Fails if following the stream might create a namespace that the client's token has no room for.
+    pub(crate) async fn admit_follower(&self, scope: &Scope, stream: &Name) -> Result<(), Failure> {
+        match made_by_following(scope, stream) {
+            Some(_) => admit_namespace(self, scope).await,
+            None => Ok(()),
+        }
     }
 }

@@ -66,14 +66,42 @@ pub(super) async fn visible(
     }
 }
 
-/// The names of the first namespaces in which the client may read something, at most `count`.
+/// The names of the first namespaces in which the client may read something, at most `count`, and `wanted` if it exists.
 pub(crate) async fn visible_namespaces(
     app: &App,
     identity: &Identity,
     count: usize,
+    wanted: &Name,
 ) -> Result<HashSet<Name>, Failure> {
-    let count = count.min(engine::Page::<Name>::MAX_LIMIT);
-    Ok(visible(app, identity, None, count).await?.into_iter().map(|info| info.name).collect())
+    let mut names = HashSet::new();
+    let mut after = None;
+    while names.len() < count {
+        let asked = (count - names.len()).min(PART);
+        let part = visible(app, identity, after, asked).await?;
+        after = part.last().map(|info| info.name.clone());
+        let is_last = part.len() < asked;
+        names.extend(part.into_iter().map(|info| info.name));
+        if is_last {
+            return Ok(names);
+        }
+    }
+    if exists(app, wanted).await? {
+        names.insert(wanted.clone());
+    }
+    Ok(names)
+}
+
+async fn exists(app: &App, namespace: &Name) -> Result<bool, Failure> {
+    let mut after = name_before(namespace.as_str());
+    loop {
+        let page = engine::Page::new(after, PART)?;
+        let part = app.backend().namespaces(page).await.map_err(status::unavailable)?;
+        match part.iter().find(|info| info.name >= *namespace) {
+            Some(info) => return Ok(info.name == *namespace),
+            None if part.len() < PART => return Ok(false),
+            None => after = part.last().map(|info| info.name.clone()),
+        }
+    }
 }
 
 /// Where to go on reading, so that namespaces are passed over that no right applies to. `None` if no right applies to any
@@ -84,9 +112,12 @@ fn first_visible(identity: &Identity, after: Option<Name>) -> Option<Option<Name
     let next =
         prefixes.filter(|prefix| prefix.starts_with(last) || last.starts_with(prefix) || *prefix > last);
     let first = next.min()?;
-    // A page begins after a name. The prefix without its last character comes before everything with the prefix.
-    let before = first.char_indices().next_back().and_then(|(at, _)| Name::new(&first[..at]).ok());
-    Some(after.max(before))
+    Some(after.max(name_before(first)))
+}
+
+/// A page begins after a name. A prefix without its last character comes before everything with the prefix.
+fn name_before(prefix: &str) -> Option<Name> {
+    prefix.char_indices().next_back().and_then(|(at, _)| Name::new(&prefix[..at]).ok())
 }
 
 /// Delete a namespace with everything in it.

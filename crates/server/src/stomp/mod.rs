@@ -323,6 +323,7 @@ async fn source(
     }
     let permit = identity.take(Resource::Streams).map_err(refusal)?;
     let scope = Scope::new(namespace, identity.clone());
+    app.admit_follower(&scope, &stream).await.map_err(refusal)?;
     match app.follow(&scope, stream.clone(), resume_after).await {
         Ok(follower) => Ok(Source::Stream(Box::new(Followed { follower, scope, _permit: permit }))),
         Err(reason) => Err(refusal(not_followed(&stream, reason))),

@@ -390,13 +390,18 @@ async fn a_token_has_so_many_connections_and_bytes() {
 async fn a_token_has_so_many_namespaces() {
     let (full, other) =
         (entry("a", &["n*/*:use"], "max_namespaces = 5"), entry("b", &["m*/*:use"], "max_namespaces = 1"));
-    let (server, _) = protected(&[&full, &other]).await;
+    let few = entry("c", &["*/*:use"], "max_namespaces = 1");
+    let (server, _) = protected(&[&full, &other, &few]).await;
     for (entry, namespace, expect) in [
         (&full, "n3", 200),
         (&full, "new", 507),
         (&full, "n0", 200),
         (&other, "m1", 200),
         (&other, "m1", 200),
+        // It may use all that exist, although they are more than it may have.
+        (&few, "n4", 200),
+        (&few, "new", 507),
+        (&few, "n0", 200),
     ] {
         let path = format!("/v1/ns/{namespace}/ledger/hold");
         let answer = server.asks(entry, "POST", &path).body(HOLD).send().await.unwrap();
@@ -405,6 +410,9 @@ async fn a_token_has_so_many_namespaces() {
             assert_eq!(problem_of(answer, 507, "QuotaExceeded").await["quota"], "namespaces");
         }
     }
+    // Following a default stream creates its namespace.
+    let followed = server.asks(&few, "GET", "/v1/events/only-once/stream").send().await.unwrap();
+    problem_of(followed, 507, "QuotaExceeded").await;
     // Reading creates nothing.
     assert_eq!(server.asks(&full, "GET", "/v1/ns/new/locks").send().await.unwrap().status(), 200);
 }
