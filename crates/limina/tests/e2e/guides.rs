@@ -27,6 +27,8 @@ const ADDRESS: &str = "localhost:7070";
 const OTHER_PROGRAMS: [&str; 2] = ["$ cargo", "$ limina"];
 /// How long a command that only reads is repeated until it answers as written.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same while the pages are being written.
+const PATIENCE_OF_UPDATE: Duration = Duration::from_secs(1);
 /// Fields whose numbers are different each time, `t` of the header `RateLimit`, and the last word of `Retry-After`.
 const VARYING: [&str; 11] = [
     "time",
@@ -84,9 +86,11 @@ fn follow(page: &str, text: &str, server: &Server, is_update: bool) -> String {
             let meant = ids.as_they_are(command).replace(ADDRESS, &server.address().to_string());
             let mut answer = shell.run(&meant, written.len());
             let mut is_same = ids.is_same(written.join("\n").trim_end(), answer.trim_end());
-            // What a command in the background does may not be visible yet.
+            // What a command in the background does may not be visible yet. But nothing is waited for until it is gone.
             let begin = Instant::now();
-            while !is_same && command.starts_with("curl localhost") && begin.elapsed() < PATIENCE {
+            let patience = if is_update { PATIENCE_OF_UPDATE } else { PATIENCE };
+            let may_repeat = command.starts_with("curl localhost") && !written.concat().contains("NotFound");
+            while !is_same && may_repeat && begin.elapsed() < patience {
                 answer = shell.run(&meant, written.len());
                 is_same = ids.is_same(written.join("\n").trim_end(), answer.trim_end());
             }
@@ -96,7 +100,7 @@ fn follow(page: &str, text: &str, server: &Server, is_update: bool) -> String {
                 number + 1,
                 written.join("\n"),
             );
-            let shown = if is_same { written.join("\n") } else { answer.trim_end().to_owned() };
+            let shown = if is_same { written.join("\n") } else { ids.as_written(answer.trim_end()) };
             real += &format!("$ {command}\n{}", if shown.is_empty() { shown } else { format!("{shown}\n") });
         }
     }
@@ -168,6 +172,27 @@ impl Ids {
         self.0.iter().fold(command.to_owned(), |text, (written, given)| text.replace(written, given))
     }
 
+    /// An answer with the ids of the page. An id that was not given before is the page's own from now on.
+    fn as_written(&mut self, answer: &str) -> String {
+        let mut text = answer.to_owned();
+        for id in words(answer).into_iter().filter(|word| is_id(word)) {
+            match self.0.iter().find(|(_, given)| *given == id) {
+                Some((written, _)) => text = text.replace(id, written),
+                None => drop(self.0.insert(id.to_owned(), id.to_owned())),
+            }
+        }
+        text
+    }
+
+    /// Whether `written` stands for `given`. If neither has been seen before, it does from now on.
+    fn stands_for(&mut self, written: &str, given: &str) -> bool {
+        match self.0.get(written) {
+            Some(known) => known == given,
+            None if self.0.values().any(|known| known == given) => false,
+            None => self.0.insert(written.to_owned(), given.to_owned()).is_none(),
+        }
+    }
+
     /// Whether both texts say the same, apart from ids and times. Remembers which id stands for which.
     fn is_same(&mut self, written: &str, answered: &str) -> bool {
         let (written, answered) = (words(written), words(answered));
@@ -176,8 +201,7 @@ impl Ids {
             && written.iter().zip(&answered).all(|(written, answered)| {
                 let are_numbers = is_number(written) && is_number(answered);
                 let is_same = if is_id(written) && is_id(answered) {
-                    let known = self.0.entry((*written).to_owned()).or_insert_with(|| (*answered).to_owned());
-                    known == answered
+                    self.stands_for(written, answered)
                 } else {
                     written == answered || (are_numbers && VARYING.contains(&name))
                 };
