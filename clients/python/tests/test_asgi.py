@@ -68,6 +68,27 @@ def test_without_a_decision() -> None:
     assert refused.headers["retry-after"] == "1"
 
 
+def test_the_limiter_is_asked_once() -> None:
+    asked = 0
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 0\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        writer.close()
+
+    async def run() -> list[httpx2.Response]:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as busy:
+            port = busy.sockets[0].getsockname()[1]
+            async with AsyncLimina(f"http://127.0.0.1:{port}", retries=5) as client:
+                return await get(application(client), "/")
+
+    (allowed,) = asyncio.run(run())
+    assert allowed.text == "hello"
+    assert asked == 1
+
+
 def test_headers_name_the_tightest_limits_first() -> None:
     limits = [
         LimitStatus('wide "ü"', 100, 1, False, remaining=99, reset_ms=1500),

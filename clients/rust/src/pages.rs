@@ -48,8 +48,9 @@ impl<T: DeserializeOwned> Pages<T> {
         Pages { scope, method, path, query: Vec::new(), body, next: Next::First, items: VecDeque::new() }
     }
 
-    /// The number of items on a page, 1–1,000. Default: 100.
-    pub fn page_size(self, items: u32) -> Pages<T> {
+    /// The number of items on a page, 1–1,000. Default: 100. It may change from page to page.
+    pub fn page_size(mut self, items: u32) -> Pages<T> {
+        self.query.retain(|(name, _)| name != "limit");
         self.filter("limit", items)
     }
 

@@ -29,6 +29,8 @@ class LiminaMiddleware:
     `key_values(scope)` says what the request is about, or returns `None` for requests without a limit. `on_unavailable` says what
     happens if there is no decision: `"allow"` lets the request pass, `"refuse"` answers 503. Other errors, such as a check that the
     server calls invalid, are raised: they are bugs or missing rights, and must not switch the limits off.
+
+    The limiter is asked once, without retries: a request that waits for retries costs its user more than `on_unavailable` does.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class LiminaMiddleware:
         on_unavailable: Literal["allow", "refuse"] = "allow",
     ) -> None:
         self._app = app
-        self._client = client
+        self._client = client.with_retries(0)
         self._key_values = key_values
         self._hits = hits
         self._on_unavailable = on_unavailable

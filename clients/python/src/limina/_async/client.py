@@ -64,6 +64,13 @@ class AsyncLimina:
         other._set(AsyncNamespace(name, self._namespace.transport, self._namespace.keeper))
         return other
 
+    def with_retries(self, retries: int) -> AsyncLimina:
+        """The same client with another number of retries. It shares the connections, and closing one closes both."""
+        other = object.__new__(AsyncLimina)
+        transport = self._namespace.transport.with_retries(retries)
+        other._set(AsyncNamespace(self._namespace.name, transport, self._namespace.keeper))
+        return other
+
     async def check(
         self,
         key_values: KeyValues,

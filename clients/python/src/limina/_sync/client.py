@@ -65,6 +65,13 @@ class Limina:
         other._set(Namespace(name, self._namespace.transport, self._namespace.keeper))
         return other
 
+    def with_retries(self, retries: int) -> Limina:
+        """The same client with another number of retries. It shares the connections, and closing one closes both."""
+        other = object.__new__(Limina)
+        transport = self._namespace.transport.with_retries(retries)
+        other._set(Namespace(self._namespace.name, transport, self._namespace.keeper))
+        return other
+
     def check(
         self,
         key_values: KeyValues,

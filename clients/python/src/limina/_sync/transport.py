@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import ssl
 from collections.abc import Iterator
@@ -45,7 +46,8 @@ class _Connections:
             # Waiting for a lock occupies a connection, so their number must have no limit.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30.0),
         )
-        self.batchers: dict[tuple[str, str], Batcher] = {}
+        # By kind, namespace, and number of retries.
+        self.batchers: dict[tuple[str, str, int], Batcher] = {}
 
 
 class Transport:
@@ -55,6 +57,12 @@ class Transport:
         self.config = config
         self.budget = Budget()
         self._connections = Local(lambda: _Connections(config, tls))
+
+    def with_retries(self, retries: int) -> Transport:
+        """The same connections and the same budget, with another number of retries."""
+        other = copy.copy(self)
+        other.config = dataclasses.replace(self.config, retries=retries)
+        return other
 
     def call(self, request: Request) -> Reply:
         """Sends a request, and sends it again where that is right. Raises the error of the last attempt."""
@@ -96,13 +104,14 @@ class Transport:
     def call_in_batch(self, kind: str, namespace: str, item: bytes) -> Reply:
         """Sends a check, a hold or a commit: alone, or together with others that are called at the same time."""
         batchers = self._connections.get().batchers
-        batcher = batchers.get((kind, namespace))
+        key = (kind, namespace, self.config.retries)
+        batcher = batchers.get(key)
         if batcher is None:
 
             def send(items: list[bytes]) -> list[Reply | LiminaError]:
                 return self._send_batch(kind, namespace, items)
 
-            batcher = batchers.setdefault((kind, namespace), Batcher(send, self.config.timeout))
+            batcher = batchers.setdefault(key, Batcher(send, self.config.timeout))
 
         # The request as a whole has its retries already. These are for an item that was answered with 503 in a batch.
         an_item = CHECK if kind == "check" else OTHER
