@@ -77,9 +77,10 @@ impl Output {
             items: Vec<Box<RawValue>>,
         }
         let wanted = limit.items();
-        pages = pages.page_size(wanted.clamp(1, 1000) as u32);
         let (mut items, mut raw, mut next) = (Vec::new(), Vec::new(), None);
         while items.len() < wanted {
+            // Never more than is shown, so that `next` goes on after what is shown.
+            pages = pages.page_size((wanted - items.len()).min(1000) as u32);
             let Some(page) = pages.next_page().await? else { break };
             if !self.is_table() {
                 let page: RawPage = serde_json::from_str(page.json())
@@ -95,7 +96,6 @@ impl Output {
         }
         match self.format {
             Format::Table => {
-                items.truncate(wanted);
                 show(self, &items);
                 if next.is_some() {
                     let hint = format!("These are the first {}. --limit N or --all shows more.", items.len());
