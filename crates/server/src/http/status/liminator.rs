@@ -25,9 +25,13 @@ pub(crate) enum Unsuccessful {
     Unknown(Failure),
 }
 
+/// A failure before the function was executed.
 impl From<Failure> for Unsuccessful {
     fn from(failure: Failure) -> Unsuccessful {
-        Unsuccessful::Invalid(failure)
+        match failure.code().status().is_client_error() {
+            true => Unsuccessful::Invalid(failure),
+            false => undeclared(failure),
+        }
     }
 }
 
