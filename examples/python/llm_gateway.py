@@ -1,6 +1,6 @@
 """Calls of a language model within limits: tokens a minute for each user, and a budget for each team.
 
-    pip install 'limina[litellm]'
+    pip install './clients/python[litellm]'
     limina &
     python llm_gateway.py
 

@@ -1,6 +1,6 @@
 """A job that cron starts on several machines, and that runs on one of them at a time.
 
-pip install limina
+pip install ./clients/python
 limina &
 python nightly_report.py & python nightly_report.py
 """

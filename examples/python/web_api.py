@@ -1,6 +1,6 @@
 """A web API that limits each of its callers: ten requests a second, by their API key.
 
-pip install limina starlette uvicorn
+pip install ./clients/python starlette uvicorn
 limina &
 python web_api.py
 curl -i -H 'x-api-key: ann' localhost:8000/

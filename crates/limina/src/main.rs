@@ -69,7 +69,7 @@ const SERVING: [&str; 6] = ["serve", "verify", "export", "import", "openapi", "c
 enum RulesCommand {
     #[command(flatten)]
     Client(limina_cli::RulesCommand),
-    /// Check a rules file, or a configuration of Envoy, without a server: prints every mistake with its line
+    /// Check a rules file, or a configuration of Envoy, without a server: prints its mistakes with their lines
     Check(rules::CheckArgs),
 }
 

@@ -38,6 +38,9 @@ pub struct NewLimit {
     pub total_value: Option<i64>,
     /// Ignored: a limit that was read can be sent back.
     #[serde(default, skip_serializing)]
+    pub available: Option<i64>,
+    /// Ignored: a limit that was read can be sent back.
+    #[serde(default, skip_serializing)]
     pub created_position: Option<u64>,
 }
 

@@ -80,7 +80,7 @@ pub(in crate::http) async fn decide(
     let Call { namespace, idempotency, body } = call;
     let decide = from_wire::decide(draw_id()?, body.json()?)?;
     require_families(&namespace, &decide)?;
-    if decide.wait().0 == 0 {
+    if decide.wait().0 == 0 || decide.dry_run() {
         return submit(app, namespace, idempotency, Command::Decide(decide)).await;
     }
     let _permit = namespace.identity.take(Resource::Waits)?;

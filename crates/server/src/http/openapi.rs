@@ -26,8 +26,8 @@ const FAMILIES: [&str; 6] = ["ledger", "limiter", "locks", "events", "decisions"
         title = "Limina",
         description = "May this happen now? Rate limits, locks, events and reservations, decided in one total order. \
             Every path of a family also exists below `/v1/ns/{namespace}`; without that prefix the namespace is \
-            `default`. Durations in requests are strings with a unit (`\"1m30s\"`) or whole milliseconds; in replies they are \
-            whole milliseconds, in fields whose names end with `_ms`. Errors are problem documents (RFC 9457).",
+            `default`. Durations in requests are strings with a unit (`\"1m30s\"`), or whole milliseconds in fields whose names \
+            end with `_ms`; in replies they are always the latter. Errors are problem documents (RFC 9457).",
     ),
     paths(
         ledger::create_limit,

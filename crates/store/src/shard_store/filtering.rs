@@ -231,6 +231,8 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         let Some((changed, parts)) = self.filtering.changed_parts() else { return };
         match self.table.store_filter(self.shard, epoch, upto, changed, parts).await {
             Ok(()) => self.filtering.stored(parts),
+            // The shard has moved meanwhile, which is nothing to warn of.
+            Err(StoreError::NotOwned) => {}
             Err(error) => tracing::warn!(
                 shard = self.shard.0,
                 error = &error as &dyn std::error::Error,

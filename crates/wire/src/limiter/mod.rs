@@ -63,9 +63,10 @@ mod tests {
     #[test]
     fn null_is_accepted_only_for_optional_fields() {
         let patch = check::<RulePatch<'_>>;
-        patch(r#"{"window": null, "selection": null, "durability": null, "description": null}"#, None);
+        let optional =
+            r#"{"window": null, "selection": null, "shadow": null, "durability": null, "description": null}"#;
+        patch(optional, None);
         patch(r#"{"limit": null}"#, Some("invalid type: null"));
-        patch(r#"{"shadow": null}"#, Some("invalid type: null"));
         patch(r#"{"window": ["fixed", 1]}"#, Some("an object"));
         check::<OverridePatch<'_>>(r#"{"burst": null}"#, None);
         check::<OverridePatch<'_>>(r#"{"key_values": null}"#, Some("invalid type: null"));

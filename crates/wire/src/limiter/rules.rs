@@ -137,10 +137,10 @@ pub struct RulePatch<'a> {
     )]
     #[schema(value_type = Option<Selection<'a>>)]
     pub selection: Option<Option<Selection<'a>>>,
-    /// Whether the rule only counts and reports.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::present")]
-    #[schema(nullable = false)]
-    pub shadow: Option<bool>,
+    /// Whether the rule only counts and reports. `null`: it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
+    #[schema(value_type = Option<bool>)]
+    pub shadow: Option<Option<bool>>,
     /// Whether the answer to a check waits for the disk. `null`: the default for the window.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
     #[schema(value_type = Option<Durability>)]

@@ -146,7 +146,7 @@ pub(crate) fn patch_rule(name: Name, patch: wire::RulePatch<'_>) -> Result<RuleC
         limit: patch.limit.map(limit).transpose()?,
         window: patch.window.map(|given| given.map(window).transpose()).transpose()?,
         selection: patch.selection.map(optional_selection).transpose()?,
-        shadow: patch.shadow,
+        shadow: patch.shadow.map(Option::unwrap_or_default),
         durability: patch.durability.map(|given| given.map(durability)),
         description: patch.description.map(|given| given.map(Into::into)),
     };

@@ -95,7 +95,6 @@ async fn bodies_that_do_not_parse_or_validate_name_the_field() {
     check("PUT", "/rules/r", r#"{"limit": 1, "overrides": []}"#, "overrides").await;
     check("PATCH", "/rules/r", r#"{"created_position": 1}"#, "created_position").await;
     check("PATCH", "/rules/r", r#"{"limit": null}"#, "limit").await;
-    check("PATCH", "/rules/r", r#"{"shadow": null}"#, "shadow").await;
     check("PATCH", "/rules/r", r#"{"group_by": []}"#, "group_by").await;
     check("PATCH", "/rules/r", r#"{"name": "r"}"#, "name").await;
     check("POST", "/rules/r/overrides", r#"{"name": "o", "limit": 1}"#, "key_values").await;
@@ -235,10 +234,12 @@ async fn bodies_become_commands() {
     check("PUT", "/rules/r", nothing, 200, changed(Change::PutRule(new_rule("r")))).await;
     let patched = |patch| changed(Change::PatchRule { name: name("r"), patch });
     check("PATCH", "/rules/r", "", 200, patched(RulePatch::default())).await;
-    let removed = r#"{"window": null, "selection": null, "durability": null, "description": null}"#;
+    let removed =
+        r#"{"window": null, "selection": null, "shadow": null, "durability": null, "description": null}"#;
     let patch = RulePatch {
         window: Some(None),
         selection: Some(Selection::default()),
+        shadow: Some(false),
         durability: Some(None),
         description: Some(None),
         ..RulePatch::default()
