@@ -77,3 +77,22 @@ pub(crate) fn undeclared(failure: Failure) -> Unsuccessful {
         _ => Unsuccessful::Unexpected(failure),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::problem::Code;
+
+    #[test]
+    fn failures_before_the_function_have_their_class() {
+        #[track_caller]
+        fn check(code: Code, status: u16, class: &str) {
+            let response = Unsuccessful::from(Failure::new(code, "why")).into_response();
+            assert_eq!(response.status(), status);
+            assert_eq!(response.headers()[ERROR_CLASS], class);
+        }
+        check(Code::UnsupportedMediaType, 415, "Result Unexpected");
+        check(Code::Overloaded, 503, "Resource Unavailable");
+        check(Code::QuotaExceeded, 500, "Result Unexpected");
+    }
+}

@@ -1,0 +1,33 @@
+//! Lists that are longer than a page.
+
+use crate::harness::{LIMINA, Server};
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// 16 holds with 64 new limits each: more than a page of 1,000.
+#[test]
+fn a_list_has_as_many_items_as_were_asked_for() {
+    let server = Server::fresh();
+    let change = |limit: usize| json!({"limit_name": format!("l{limit:04}"), "value": 1});
+    for hold in 0..16 {
+        let changes: Vec<Value> = (hold * 64..(hold + 1) * 64).map(change).collect();
+        let body = json!({"operation_id": format!("o{hold}"), "changes": changes, "create_missing": true});
+        server.ledger().post("/hold", body).ok();
+    }
+    let list = |flags: &[&str]| {
+        let output = Command::new(LIMINA)
+            .env("LIMINA_URL", server.url(""))
+            .args(["ledger", "limits", "-o", "json"])
+            .args(flags)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}");
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let some = list(&["--limit", "1010"]);
+    let items = some["items"].as_array().unwrap();
+    assert_eq!((items.len(), &items[1009]["name"], &some["next"]), (1010, &json!("l1009"), &json!("l1009")));
+    let all = list(&["--all"]);
+    assert_eq!((all["items"].as_array().unwrap().len(), &all["next"]), (1024, &Value::Null));
+}
