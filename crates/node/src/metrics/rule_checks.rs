@@ -4,7 +4,8 @@ use super::unmatched_checks::UnmatchedChecks;
 use hashbrown::HashMap;
 use limina_engine::{
     Command, Name, Outcome, Request,
-    limiter::{self, Decision, LimitStatus, Refusal, Reply},
+    decisions::{self, BatchItem, Decide},
+    limiter::{self, Decision, LimitOfCheck, LimitStatus, Refusal, Reply},
 };
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -67,11 +68,12 @@ struct Results {
 }
 
 impl Results {
-    fn count(&self, decision: &Decision, limit: &LimitStatus) {
+    /// `is_refused` says whether any limit, or another part of a decision, refused.
+    fn count(&self, is_refused: bool, limit: &LimitStatus) {
         match (limit.exceeded, limit.shadow) {
             (true, true) => drop(self.shadow_refused.inc()),
             (true, false) => drop(self.refused.inc()),
-            (false, _) if !decision.is_refused() => drop(self.allowed.inc()),
+            (false, _) if !is_refused => drop(self.allowed.inc()),
             // Another limit refused the check.
             (false, _) => {}
         }
@@ -81,27 +83,61 @@ impl Results {
 /// A request with checks that are counted: checks that take something, or would have if they had passed.
 pub(crate) struct CountedChecks {
     namespace: Name,
-    /// The indexes of the dry runs of a batch, ascending. They are not counted.
-    dry_runs: Vec<usize>,
+    counted: Counted,
+}
+
+enum Counted {
+    /// Checks of the limiter.
+    Checks {
+        /// The indexes of the dry runs of a batch, ascending. They are not counted.
+        dry_runs: Vec<usize>,
+    },
+    /// A decision, or a batch of them: the number of checks of each item that are counted.
+    Decisions(Vec<usize>),
 }
 
 impl CountedChecks {
     /// None if the request contains no check that is counted.
     pub(crate) fn of(request: &Request) -> Option<CountedChecks> {
-        let Command::Limiter(command) = &request.command else { return None };
-        let dry_runs = match command {
-            limiter::Command::Check(check) if !check.dry_run() => Vec::new(),
-            limiter::Command::CheckSet(_)
-            | limiter::Command::MoveCounter(_)
-            | limiter::Command::TakeLease(_) => Vec::new(),
-            limiter::Command::CheckBatch(checks) => {
-                let dry_runs = checks.iter().enumerate().filter(|(_, check)| check.dry_run());
-                dry_runs.map(|(index, _)| index).collect()
-            }
+        let counted = match &request.command {
+            Command::Limiter(command) => Counted::Checks { dry_runs: dry_runs(command)? },
+            Command::Decisions(command) => Counted::Decisions(checks_of_decisions(command)?),
             _ => return None,
         };
-        Some(CountedChecks { namespace: request.namespace.clone(), dry_runs })
+        Some(CountedChecks { namespace: request.namespace.clone(), counted })
     }
+}
+
+/// None if the command contains no check that is counted.
+fn dry_runs(command: &limiter::Command) -> Option<Vec<usize>> {
+    match command {
+        limiter::Command::Check(check) if !check.dry_run() => Some(Vec::new()),
+        limiter::Command::CheckSet(_) | limiter::Command::MoveCounter(_) | limiter::Command::TakeLease(_) => {
+            Some(Vec::new())
+        }
+        limiter::Command::CheckBatch(checks) => {
+            let dry_runs = checks.iter().enumerate().filter(|(_, check)| check.dry_run());
+            Some(dry_runs.map(|(index, _)| index).collect())
+        }
+        _ => None,
+    }
+}
+
+/// None if the command contains no check that is counted.
+fn checks_of_decisions(command: &decisions::Command) -> Option<Vec<usize>> {
+    let checks = |decide: &Decide| if decide.dry_run() { 0 } else { decide.parts().checks.len() };
+    let checks: Vec<usize> = match command {
+        decisions::Command::Decide(decide) => vec![checks(decide)],
+        decisions::Command::Batch(items) => {
+            let checks = |item: &BatchItem| match item {
+                BatchItem::Decide(decide) => checks(decide),
+                BatchItem::Settle(_) | BatchItem::Rollback(_) => 0,
+            };
+            items.iter().map(checks).collect()
+        }
+        _ => return None,
+    };
+    checks.iter().any(|count| *count > 0).then_some(checks)
 }
 
 impl RuleChecks {
@@ -113,8 +149,45 @@ impl RuleChecks {
 
     /// Counts the results of a request's checks.
     pub(crate) fn count(&self, checks: &CountedChecks, outcome: &Outcome) {
-        let Outcome::Limiter(result) = outcome else { return };
         let namespace = &checks.namespace;
+        match (&checks.counted, outcome) {
+            (Counted::Checks { dry_runs }, Outcome::Limiter(result)) => {
+                self.count_checks(namespace, dry_runs, result);
+            }
+            (Counted::Decisions(checks), Outcome::Decisions(Ok(decisions::Reply::Batch(results)))) => {
+                for (checks, result) in checks.iter().zip(results) {
+                    self.count_decision(namespace, *checks, result);
+                }
+            }
+            (Counted::Decisions(checks), Outcome::Decisions(result)) => {
+                self.count_decision(namespace, checks[0], result);
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts the checks of one decision, if it has any that are counted.
+    fn count_decision(
+        &self,
+        namespace: &Name,
+        checks: usize,
+        result: &Result<decisions::Reply, decisions::Refusal>,
+    ) {
+        let (limits, is_refused) = match result {
+            _ if checks == 0 => return,
+            Ok(decisions::Reply::Decided(decision)) if !decision.repeated => (&decision.limits, false),
+            Err(decisions::Refusal::Refused(refused)) => (&refused.limits, true),
+            Err(decisions::Refusal::NoRuleApplies { .. }) => return self.unmatched.count(namespace),
+            _ => return,
+        };
+        // They are sorted by check.
+        let is_same = |one: &LimitOfCheck, next: &LimitOfCheck| one.status.entry == next.status.entry;
+        let matched = limits.chunk_by(is_same).count();
+        (matched..checks).for_each(|_| self.unmatched.count(namespace));
+        self.count_limits(namespace, limits.iter().map(|limit| (is_refused, &limit.status)));
+    }
+
+    fn count_checks(&self, namespace: &Name, dry_runs: &[usize], result: &Result<Reply, Refusal>) {
         match result {
             Ok(Reply::Allowed(decision) | Reply::Set(decision) | Reply::LeaseTaken { decision, .. }) => {
                 self.count_unmatched(namespace, decision);
@@ -126,7 +199,7 @@ impl RuleChecks {
             }
             Err(Refusal::NoRuleApplies { .. }) => self.unmatched.count(namespace),
             Ok(Reply::Batch(decisions)) => {
-                let is_counted = |index| checks.dry_runs.binary_search(&index).is_err();
+                let is_counted = |index| dry_runs.binary_search(&index).is_err();
                 let counted = || decisions.iter().enumerate().filter(|(index, _)| is_counted(*index));
                 for (_, decision) in counted() {
                     match decision {
@@ -147,25 +220,32 @@ impl RuleChecks {
         }
     }
 
-    /// Counts decisions of one namespace by their rules. The namespace is looked up once for all of them.
     fn count_decisions<'d>(&self, namespace: &Name, decisions: impl IntoIterator<Item = &'d Decision>) {
+        let limits = decisions.into_iter().flat_map(|decision| {
+            let is_refused = decision.is_refused();
+            decision.limits.iter().map(move |limit| (is_refused, limit))
+        });
+        self.count_limits(namespace, limits);
+    }
+
+    /// Counts limits of one namespace by their rules, each with whether its check was refused. The namespace is looked up once for
+    /// all of them.
+    fn count_limits<'l>(&self, namespace: &Name, limits: impl Iterator<Item = (bool, &'l LimitStatus)>) {
         let mut known = self.known();
         let mut rules = known.of(namespace);
-        for decision in decisions {
-            for limit in &decision.limits {
-                let Some(rule) = &limit.rule else { continue };
-                let results = match rules.results_of(rule) {
-                    Some(results) => results,
-                    None => {
-                        drop(known);
-                        self.add(namespace, rule);
-                        known = self.known();
-                        rules = known.of(namespace);
-                        rules.results_of(rule).expect("rules are only added")
-                    }
-                };
-                results.count(decision, limit);
-            }
+        for (is_refused, limit) in limits {
+            let Some(rule) = &limit.rule else { continue };
+            let results = match rules.results_of(rule) {
+                Some(results) => results,
+                None => {
+                    drop(known);
+                    self.add(namespace, rule);
+                    known = self.known();
+                    rules = known.of(namespace);
+                    rules.results_of(rule).expect("rules are only added")
+                }
+            };
+            results.count(is_refused, limit);
         }
     }
 
@@ -242,7 +322,8 @@ mod tests {
             decision(&[("a", false, false)]),
             decision(&[("a", false, false)]),
         ];
-        let checks = CountedChecks { namespace: name("shop"), dry_runs: vec![3] };
+        let counted_checks = Counted::Checks { dry_runs: vec![3] };
+        let checks = CountedChecks { namespace: name("shop"), counted: counted_checks };
         let outcome = Outcome::Limiter(Ok(Reply::Batch(decisions.into_iter().map(Ok).collect())));
         for times in 1..3 {
             counted.count(&checks, &outcome);

@@ -1,6 +1,7 @@
 //! Every call once, with all that an answer says.
 
 use super::{actual, call, gateway, used};
+use crate::around::Metrics;
 use crate::harness::{Server, eventually};
 use crate::ledger::{encode, with};
 use serde_json::{Value, json};
@@ -212,4 +213,29 @@ fn batches_and_names_like_their_paths() {
     let back = decisions.batch("/rollback/batch", vec![json!({"operation_id": "batch"})]);
     assert_eq!((statuses(&back), &back[0]["state"]), (vec![ok], &json!("rolled_back")));
     assert_eq!(used(&server), (450, 0, 45, 0));
+}
+
+#[test]
+fn checks_of_decisions_are_counted_by_rule() {
+    let server = Server::fresh();
+    let decisions = gateway(&server, 10, 1, 100);
+    decisions.decide(&call("a", 4, 1)).ok();
+    // A repeated answer, and a dry run.
+    decisions.decide(&call("a", 4, 1)).ok();
+    decisions.decide(&with(call("b", 1, 1), json!({"dry_run": true}))).refused(429, "Refused");
+    // The slot refuses, and the tokens do not.
+    decisions.decide(&call("b", 4, 1)).refused(429, "Refused");
+    let unknown = json!([{"key_values": {"tenant": "acme", "meter": "typo"}}]);
+    let unmatched = |id: &str| json!({"operation_id": id, "checks": unknown});
+    let batch = json!({"operations": [unmatched("c"), unmatched("d")]});
+    decisions.post("/batch", &batch).ok();
+    let Metrics { samples, .. } = Metrics::parse(&server.get("/metrics").text);
+    let count = |name: &str, labels: &str| samples.get(&(name.to_owned(), labels.to_owned())).copied();
+    let of_rule = |rule: &str, result: &str| {
+        let labels = format!(r#"namespace="default",rule="{rule}",result="{result}""#);
+        count("limina_limiter_rule_checks_total", &labels)
+    };
+    let results = ["tokens", "slots"].map(|rule| [of_rule(rule, "allowed"), of_rule(rule, "refused")]);
+    assert_eq!(results, [[Some(1.0), Some(0.0)], [Some(1.0), Some(1.0)]]);
+    assert_eq!(count("limina_limiter_unmatched_checks_total", r#"namespace="default""#), Some(2.0));
 }
