@@ -136,6 +136,23 @@ impl Alone {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_changed_interval_of_key_frames_acts_soon() {
+    let alone = Alone::start().await;
+    let namespace = name("n");
+    let clock = make(&alone.service, &namespace).await;
+    let mut follower = follow(&alone.service, &namespace, None).await;
+    assert_eq!(sent_until(&mut follower, clock).await, [-(clock as i64)]);
+    let often = terms().with_key_frame_every(Millis(100)).expect("valid terms");
+    ask(&alone.service, &namespace, events::Command::Put { name: name("s"), terms: often }).await;
+    let mut comes_soon = async || {
+        let sent = timeout(Duration::from_secs(11), follower.next()).await.expect("a key frame in time");
+        assert!(matches!(sent.expect("it goes on")[0].update, StreamUpdate::KeyFrame(_)));
+    };
+    comes_soon().await;
+    comes_soon().await;
+}
+
 /// Followers that come at different times share a key frame while the stream does not change, so that many slow ones need the
 /// memory of one.
 #[tokio::test]

@@ -4,9 +4,13 @@ use super::{Ended, FollowError, StreamUpdate, Topic};
 use crate::{FeedEnded, FeedRequest, Service, Unavailable, service::Location};
 use limina_store::ShardId;
 use std::{sync::Weak, time::Duration};
+use tokio::time::Instant;
 
 /// How long to wait before an owner that did not answer is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
+
+/// How often a stream with rare key frames is asked whether their interval has changed.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// Feeds the ring while the stream has followers. `every` is the time between two periodic key frames.
 pub(super) async fn feed(service: Service, topic: Weak<Topic>, mut every: Duration) {
@@ -42,13 +46,18 @@ pub(super) async fn feed(service: Service, topic: Weak<Topic>, mut every: Durati
 /// Compares the ring with the stream: the stream may have changed while the shard was in another node, or the effects of
 /// changes were lost with the shard's memory. Then asks the shard for periodic key frames.
 async fn feed_from_local_shard(service: &Service, topic: &Weak<Topic>, every: &mut Duration) {
-    let mut is_compared = false;
+    let mut last_key_frame: Option<Instant> = None;
     loop {
-        if is_compared {
-            tokio::time::sleep(*every).await;
-        }
+        let is_due = match last_key_frame {
+            Some(last) => {
+                let due = last + *every;
+                tokio::time::sleep_until(due.min(Instant::now() + LOOK)).await;
+                Instant::now() >= due
+            }
+            None => false,
+        };
         let Some(topic) = topic.upgrade() else { return };
-        let info = match is_compared {
+        let info = match is_due {
             true => service.push_key_frame(&topic.address, None).await,
             false => service.stream_info(&topic).await,
         };
@@ -56,7 +65,9 @@ async fn feed_from_local_shard(service: &Service, topic: &Weak<Topic>, every: &m
             Ok(info) => {
                 topic.update(|state| state.ring.handle_clock(info.clock));
                 *every = Duration::from_millis(info.terms.key_frame_every().0);
-                is_compared = true;
+                if is_due || last_key_frame.is_none() {
+                    last_key_frame = Some(Instant::now());
+                }
             }
             // The stream was deleted while the shard was in another node.
             Err(FollowError::StreamNotFound | FollowError::QuotaExceeded(_)) => {
