@@ -149,7 +149,7 @@ impl StreamReader {
                 ring.begin(info.clock);
                 self.cursor.handle_clock(info.clock, ring);
             }
-            (Command::Incubating(_), Some(Ok(Reply::Incubating(frame)))) => {
+            (Command::Snapshot(_), Some(Ok(Reply::Incubating(frame)))) => {
                 self.cursor.handle_key_frame(Message::new(StreamUpdate::KeyFrame(frame.clone())));
             }
             (Command::Changes(wanted), Some(Ok(Reply::Changes(changes)))) => {

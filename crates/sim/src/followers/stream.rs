@@ -209,7 +209,7 @@ impl Stream {
             }
             reader.answered(question, answer, &mut self.nodes[client.node].ring)?;
         }
-        if let (Command::Incubating(_), Some(Ok(Reply::Incubating(frame)))) = (question, answer) {
+        if let (Command::Snapshot(_), Some(Ok(Reply::Incubating(frame)))) = (question, answer) {
             for client in self.clients.iter().filter(|client| client.clock == Some(frame.clock)) {
                 client.compare(frame, counts)?;
             }
