@@ -2,7 +2,7 @@
 
     pip install './clients/python[litellm]'
     limina &
-    python llm_gateway.py
+    python examples/python/llm_gateway.py
 
 The model's answer is mocked, so the example needs no key of a provider.
 """

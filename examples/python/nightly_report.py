@@ -2,7 +2,7 @@
 
 pip install ./clients/python
 limina &
-python nightly_report.py & python nightly_report.py
+python examples/python/nightly_report.py & python examples/python/nightly_report.py
 """
 
 import os

@@ -2,7 +2,7 @@
 
 pip install ./clients/python starlette uvicorn
 limina &
-python web_api.py
+python examples/python/web_api.py
 curl -i -H 'x-api-key: ann' localhost:8000/
 """
 

@@ -79,7 +79,7 @@ impl Output {
         let wanted = limit.items();
         let (mut items, mut raw, mut next) = (Vec::new(), Vec::new(), None);
         while items.len() < wanted {
-            // Never more than is shown, so that `next` goes on after what is shown.
+            // Only as many as will be shown: `next` must go on after the last of them.
             pages = pages.page_size((wanted - items.len()).min(1000) as u32);
             let Some(page) = pages.next_page().await? else { break };
             if !self.is_table() {

@@ -208,7 +208,6 @@ fn a_domain_that_refuses_its_new_rules_keeps_its_limits() {
     fs::write(&config, format!("domain: edge\ndescriptors:\n{other}")).unwrap();
     let said = r#"these rules belong to other rule sets: "plan" of "mine""#;
     eventually(|| server.log().contains(said).then_some(())).expect("the reason in the log");
-    server.process().signal(Signal::HUP);
     assert_eq!(ask(&server, "edge", "ann").0, 429);
     // The conflict is gone.
     assert_eq!(server.delete(set).status, 204);

@@ -27,7 +27,7 @@ const ADDRESS: &str = "localhost:7070";
 const OTHER_PROGRAMS: [&str; 2] = ["$ cargo", "$ limina"];
 /// How long a command that only reads is repeated until it answers as written.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same while the pages are being written.
+/// The same with `UPDATE_GUIDES`. It is short, so that no lease or lock of an example expires meanwhile.
 const PATIENCE_OF_UPDATE: Duration = Duration::from_secs(1);
 /// Fields whose numbers are different each time, `t` of the header `RateLimit`, and the last word of `Retry-After`.
 const VARYING: [&str; 11] = [
@@ -86,7 +86,8 @@ fn follow(page: &str, text: &str, server: &Server, is_update: bool) -> String {
             let meant = ids.as_they_are(command).replace(ADDRESS, &server.address().to_string());
             let mut answer = shell.run(&meant, written.len());
             let mut is_same = ids.is_same(written.join("\n").trim_end(), answer.trim_end());
-            // What a command in the background does may not be visible yet. But nothing is waited for until it is gone.
+            // What a command in the background does may not be visible yet, so reads are repeated. But a page that says `NotFound` by
+            // mistake must not come true because the test has waited until the thing expired.
             let begin = Instant::now();
             let patience = if is_update { PATIENCE_OF_UPDATE } else { PATIENCE };
             let may_repeat = command.starts_with("curl localhost") && !written.concat().contains("NotFound");
@@ -172,7 +173,7 @@ impl Ids {
         self.0.iter().fold(command.to_owned(), |text, (written, given)| text.replace(written, given))
     }
 
-    /// An answer with the ids of the page. An id that was not given before is the page's own from now on.
+    /// An answer for the page: ids that this server gave before are written as the page writes them, new ids as they are.
     fn as_written(&mut self, answer: &str) -> String {
         let mut text = answer.to_owned();
         for id in words(answer).into_iter().filter(|word| is_id(word)) {
@@ -184,7 +185,7 @@ impl Ids {
         text
     }
 
-    /// Whether `written` stands for `given`. If neither has been seen before, it does from now on.
+    /// Whether the page writes `written` where this server has `given`. Two ids that are both new stand for each other from now on.
     fn stands_for(&mut self, written: &str, given: &str) -> bool {
         match self.0.get(written) {
             Some(known) => known == given,

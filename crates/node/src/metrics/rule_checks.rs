@@ -74,7 +74,7 @@ impl Results {
             (true, true) => drop(self.shadow_refused.inc()),
             (true, false) => drop(self.refused.inc()),
             (false, _) if !is_refused => drop(self.allowed.inc()),
-            // Another limit refused the check.
+            // Another limit refused the check, or another part the decision.
             (false, _) => {}
         }
     }
@@ -156,18 +156,18 @@ impl RuleChecks {
             }
             (Counted::Decisions(checks), Outcome::Decisions(Ok(decisions::Reply::Batch(results)))) => {
                 for (checks, result) in checks.iter().zip(results) {
-                    self.count_decision(namespace, *checks, result);
+                    self.count_checks_of_decision(namespace, *checks, result);
                 }
             }
-            (Counted::Decisions(checks), Outcome::Decisions(result)) => {
-                self.count_decision(namespace, checks[0], result);
+            (Counted::Decisions(checks), Outcome::Decisions(result)) if checks.len() == 1 => {
+                self.count_checks_of_decision(namespace, checks[0], result);
             }
             _ => {}
         }
     }
 
     /// Counts the checks of one decision, if it has any that are counted.
-    fn count_decision(
+    fn count_checks_of_decision(
         &self,
         namespace: &Name,
         checks: usize,
@@ -180,7 +180,7 @@ impl RuleChecks {
             Err(decisions::Refusal::NoRuleApplies { .. }) => return self.unmatched.count(namespace),
             _ => return,
         };
-        // They are sorted by check.
+        // Limits are sorted by check, so each run of limits belongs to one check that some rule applies to.
         let is_same = |one: &LimitOfCheck, next: &LimitOfCheck| one.status.entry == next.status.entry;
         let matched = limits.chunk_by(is_same).count();
         (matched..checks).for_each(|_| self.unmatched.count(namespace));
@@ -191,11 +191,11 @@ impl RuleChecks {
         match result {
             Ok(Reply::Allowed(decision) | Reply::Set(decision) | Reply::LeaseTaken { decision, .. }) => {
                 self.count_unmatched(namespace, decision);
-                self.count_decisions(namespace, [decision]);
+                self.count_by_rule(namespace, [decision]);
             }
             // A counter counts even if no rule applies, and needs none to give back.
             Ok(Reply::Moved { decision, .. }) | Err(Refusal::LimitReached(decision)) => {
-                self.count_decisions(namespace, [decision]);
+                self.count_by_rule(namespace, [decision]);
             }
             Err(Refusal::NoRuleApplies { .. }) => self.unmatched.count(namespace),
             Ok(Reply::Batch(decisions)) => {
@@ -208,7 +208,7 @@ impl RuleChecks {
                         Err(_) => {}
                     }
                 }
-                self.count_decisions(namespace, counted().filter_map(|(_, decision)| decision.as_ref().ok()));
+                self.count_by_rule(namespace, counted().filter_map(|(_, decision)| decision.as_ref().ok()));
             }
             _ => {}
         }
@@ -220,7 +220,7 @@ impl RuleChecks {
         }
     }
 
-    fn count_decisions<'d>(&self, namespace: &Name, decisions: impl IntoIterator<Item = &'d Decision>) {
+    fn count_by_rule<'d>(&self, namespace: &Name, decisions: impl IntoIterator<Item = &'d Decision>) {
         let limits = decisions.into_iter().flat_map(|decision| {
             let is_refused = decision.is_refused();
             decision.limits.iter().map(move |limit| (is_refused, limit))

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 /// How long to wait before an owner that did not answer is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// How often a stream with rare key frames is asked whether their interval has changed.
-const LOOK: Duration = Duration::from_secs(10);
+/// How often a stream whose key frames are rare is read, to see whether their interval has changed.
+const READ_EVERY: Duration = Duration::from_secs(10);
 
 /// Feeds the ring while the stream has followers. `every` is the time between two periodic key frames.
 pub(super) async fn feed(service: Service, topic: Weak<Topic>, mut every: Duration) {
@@ -51,7 +51,7 @@ async fn feed_from_local_shard(service: &Service, topic: &Weak<Topic>, every: &m
         let is_due = match last_key_frame {
             Some(last) => {
                 let due = last + *every;
-                tokio::time::sleep_until(due.min(Instant::now() + LOOK)).await;
+                tokio::time::sleep_until(due.min(Instant::now() + READ_EVERY)).await;
                 Instant::now() >= due
             }
             None => false,
