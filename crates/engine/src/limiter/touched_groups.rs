@@ -177,7 +177,7 @@ pub(super) fn look_up(limiter: &Limiter, touched: &mut [TouchedGroups]) {
     black_box(loaded);
     for group in touched.iter_mut().flat_map(|touched| &mut touched.groups) {
         group.index = known.probable_index(group.hash);
-        loaded ^= group.index.map_or(0, |index| u32::from(known.load_group(index)));
+        loaded ^= group.index.map_or(0, |index| known.load_group(index));
     }
     black_box(loaded);
 }
