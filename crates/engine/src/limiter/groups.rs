@@ -152,9 +152,12 @@ impl Groups {
         self.groups.probable_index(hash)
     }
 
-    /// Loads a group from memory. The result has no meaning.
+    /// Loads all of a group from memory, which is two or three lines of the processor's cache. The result has no meaning.
     pub(crate) fn load_group(&self, index: SlabIndex) -> u32 {
-        load(&self.groups, index)
+        self.groups.at(index).map_or(0, |(key, group)| {
+            let is_count = matches!(group.state, GroupState::Count(_));
+            key.values.as_bytes().len() as u32 ^ u32::from(is_count) ^ group.to_write as u32
+        })
     }
 
     /// As [`Groups::find`], for a group that probably is at this index.
@@ -296,7 +299,7 @@ impl Groups {
         until == end
     }
 
-    /// Writes up to `limit` of the states that must be written soon with this batch.
+    /// Up to `limit` of the states that must be written soon are written with this batch.
     pub(crate) fn write_some_now(&mut self, limit: usize) {
         let some = limit.min(self.write_soon.len());
         self.write_now.extend(self.write_soon.drain(..some));
@@ -304,9 +307,10 @@ impl Groups {
 
     /// Writes the after-images of the states that must be written now.
     pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
-        for together in self.write_now.chunks(LOADED_TOGETHER) {
-            // They changed a while ago. If there are millions of groups, these are no longer in the processor's cache.
-            black_box(together.iter().fold(0, |loaded, index| loaded ^ load(&self.groups, *index)));
+        let mut to_write = core::mem::take(&mut self.write_now);
+        for together in to_write.chunks(LOADED_TOGETHER) {
+            // Relaxed checks changed them a while ago. If there are millions of groups, they have left the processor's cache.
+            black_box(together.iter().fold(0, |loaded, index| loaded ^ self.load_group(*index)));
             for index in together {
                 if let Some((key, group)) = self.groups.at_mut(*index)
                     && group.to_write > WriteWhen::Never
@@ -318,7 +322,9 @@ impl Groups {
                 }
             }
         }
-        self.write_now.clear();
+        // The memory is used again.
+        to_write.clear();
+        self.write_now = to_write;
     }
 
     /// Loads a stored window. All windows must be loaded before anything is counted.
@@ -366,12 +372,4 @@ impl Groups {
     pub(crate) fn free_chunk(&mut self) -> bool {
         self.groups.free_chunk()
     }
-}
-
-/// Loads all of a group from memory, which is two or three lines of the processor's cache. The result has no meaning.
-fn load(groups: &Slab<GroupKey, Group>, index: SlabIndex) -> u32 {
-    groups.at(index).map_or(0, |(key, group)| {
-        let is_count = matches!(group.state, GroupState::Count(_));
-        key.values.as_bytes().len() as u32 ^ u32::from(is_count) ^ group.to_write as u32
-    })
 }
