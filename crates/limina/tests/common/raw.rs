@@ -1,7 +1,7 @@
 //! HTTP/1.1 by hand, for what a well-behaved client would never send.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -10,6 +10,14 @@ use crate::reply::Reply;
 
 pub(crate) struct Connection {
     reader: BufReader<TcpStream>,
+}
+
+/// Closing the socket is not enough: a process that another test is starting may have a copy of it for a moment, and until then the server
+/// would not see that the client has gone.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let _already_closed = self.reader.get_ref().shutdown(Shutdown::Both);
+    }
 }
 
 impl Connection {
