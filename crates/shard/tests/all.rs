@@ -3,6 +3,6 @@
 mod batch_bytes;
 mod due;
 mod harness;
-mod longest_turn;
 mod serving;
 mod slices;
+mod turns;

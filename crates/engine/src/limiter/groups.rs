@@ -18,7 +18,7 @@ use core::hint::black_box;
 use hashbrown::Equivalent;
 use serde::{Deserialize, Serialize};
 
-/// The number of groups that are loaded from memory together before they are written.
+/// The number of groups that are read from memory together, before they are written one after the other.
 const LOADED_TOGETHER: usize = 32;
 
 /// What a group belongs to.
@@ -299,7 +299,7 @@ impl Groups {
         until == end
     }
 
-    /// Up to `limit` of the states that must be written soon are written with this batch.
+    /// Chooses up to `limit` of the states that must be written soon. The next [`Groups::flush`] writes them.
     pub(crate) fn write_some_now(&mut self, limit: usize) {
         let some = limit.min(self.write_soon.len());
         self.write_now.extend(self.write_soon.drain(..some));
@@ -309,7 +309,8 @@ impl Groups {
     pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
         let mut to_write = core::mem::take(&mut self.write_now);
         for together in to_write.chunks(LOADED_TOGETHER) {
-            // Relaxed checks changed them a while ago. If there are millions of groups, they have left the processor's cache.
+            // Relaxed checks changed these groups up to 100 ms ago. Among millions of groups, they have left the processor's cache
+            // since. Reading several in a row is faster than waiting for each one when it is written.
             black_box(together.iter().fold(0, |loaded, index| loaded ^ self.load_group(*index)));
             for index in together {
                 if let Some((key, group)) = self.groups.at_mut(*index)

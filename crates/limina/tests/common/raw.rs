@@ -12,8 +12,8 @@ pub(crate) struct Connection {
     reader: BufReader<TcpStream>,
 }
 
-/// Closing the socket is not enough: a process that another test is starting may have a copy of it for a moment, and until then the server
-/// would not see that the client has gone.
+/// Ends the connection, and does not only close the socket: a process that another test is starting has a copy of the socket until it
+/// runs its own program, and the server sees no hang-up as long as there is a copy.
 impl Drop for Connection {
     fn drop(&mut self) {
         let _already_closed = self.reader.get_ref().shutdown(Shutdown::Both);
