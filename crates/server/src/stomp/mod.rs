@@ -39,7 +39,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use websocket::{Disconnected, Received, Upgrade, WebSocket};
+use websocket::{Disconnected, MAX_MESSAGE, Received, Upgrade, WebSocket};
 
 /// How long the server waits for the client to close after it has sent its own close frame.
 const LINGER: Duration = Duration::from_secs(5);
@@ -141,9 +141,7 @@ impl Connection {
                 Ending::Failed => CloseCode::Protocol,
             };
             self.socket.close(code).await;
-            // Closing a socket with unread bytes resets the connection, and the client may lose the last frame.
-            let drain = async { while self.socket.receive().await.is_ok() {} };
-            let _timed_out = timeout(LINGER, drain).await;
+            let _timed_out = timeout(LINGER, self.socket.drain()).await;
         }
     }
 
@@ -158,6 +156,11 @@ impl Connection {
                 received = self.socket.receive() => {
                     let data = match received? {
                         Received::Data(data) => data,
+                        Received::TooLarge => {
+                            let detail = format!("The WebSocket message is longer than {MAX_MESSAGE} bytes.");
+                            self.session.fail("FrameTooLarge", &detail);
+                            Bytes::new()
+                        }
                         Received::Close => return Ok(Ending::Disconnected),
                     };
                     let mut input = &data[..];

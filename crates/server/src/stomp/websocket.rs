@@ -19,10 +19,11 @@ use futures_util::{SinkExt, StreamExt};
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use limina_node::Budget;
+use tokio::io::AsyncReadExt;
 use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
-        Message, Utf8Bytes,
+        Error, Message, Utf8Bytes,
         handshake::derive_accept_key,
         protocol::{
             CloseFrame, Role, WebSocketConfig,
@@ -37,7 +38,7 @@ use tokio_tungstenite::{
 /// The sub-protocols, the newest first.
 const PROTOCOLS: [&str; 3] = ["v12.stomp", "v11.stomp", "v10.stomp"];
 /// The largest message that a client may send: the largest STOMP frame with its headers.
-const MAX_MESSAGE: usize = 256 << 10;
+pub(super) const MAX_MESSAGE: usize = 256 << 10;
 /// The size of the read buffer, which every connection allocates at its start. It is small, because most clients only subscribe.
 const READ_BUFFER: usize = 4 << 10;
 /// The size of the frames of a large message.
@@ -50,7 +51,11 @@ pub(super) struct Upgrade {
 }
 
 /// A connection on which messages are received and sent.
-pub(super) struct WebSocket(WebSocketStream<CountedIo>);
+pub(super) struct WebSocket {
+    stream: WebSocketStream<CountedIo>,
+    /// The client has sent a message that is too large. What follows is no longer split into messages.
+    is_cut_off: bool,
+}
 
 /// The connection is closed, or the client does not read.
 pub(super) struct Disconnected;
@@ -58,6 +63,8 @@ pub(super) struct Disconnected;
 /// What a client sends.
 pub(super) enum Received {
     Data(Bytes),
+    /// A message of more than `MAX_MESSAGE` bytes. Nothing is received after it.
+    TooLarge,
     /// The client closes the connection.
     Close,
 }
@@ -109,8 +116,8 @@ impl Upgrade {
                 .max_message_size(Some(MAX_MESSAGE))
                 .max_frame_size(Some(MAX_MESSAGE));
             let socket = CountedIo::new(TokioIo::new(upgraded), &memory);
-            let socket = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await;
-            run(WebSocket(socket)).await;
+            let stream = WebSocketStream::from_raw_socket(socket, Role::Server, Some(config)).await;
+            run(WebSocket { stream, is_cut_off: false }).await;
         });
         response
     }
@@ -120,27 +127,31 @@ impl WebSocket {
     /// The next message. Pings are answered by the library.
     pub(super) async fn receive(&mut self) -> Result<Received, Disconnected> {
         loop {
-            let data = match self.0.next().await {
+            let data = match self.stream.next().await {
                 Some(Ok(Message::Text(text))) => Bytes::from(text),
                 Some(Ok(Message::Binary(data))) => data,
                 // They may come in the middle of a message that is sent in several frames.
                 Some(Ok(Message::Ping(data) | Message::Pong(data))) => {
-                    self.0.get_mut().end_control_frame(data.len());
+                    self.stream.get_mut().end_control_frame(data.len());
                     continue;
                 }
                 Some(Ok(Message::Frame(_))) => continue,
                 // The library answers with a close frame while the rest is read.
                 Some(Ok(Message::Close(_))) => return Ok(Received::Close),
+                Some(Err(Error::Capacity(_))) => {
+                    self.is_cut_off = true;
+                    return Ok(Received::TooLarge);
+                }
                 Some(Err(_)) | None => return Err(Disconnected),
             };
-            self.0.get_mut().end_message();
+            self.stream.get_mut().end_message();
             return Ok(Received::Data(data));
         }
     }
 
     /// Counts the memory of the session. Fails if there is none left.
     pub(super) fn hold_session(&mut self, bytes: usize) -> Result<(), Disconnected> {
-        self.0.get_mut().hold_session(bytes).map_err(|_| Disconnected)
+        self.stream.get_mut().hold_session(bytes).map_err(|_| Disconnected)
     }
 
     /// Sends a message: as text if it is one, in binary otherwise.
@@ -174,8 +185,20 @@ impl WebSocket {
         let _already_closed = self.send_message(Message::Close(Some(close))).await;
     }
 
+    /// Reads until the client closes its side. Closing a socket with unread bytes resets the connection, and the client may lose
+    /// the last frame.
+    pub(super) async fn drain(&mut self) {
+        while self.receive().await.is_ok() {}
+        if self.is_cut_off {
+            let (io, mut rest) = (self.stream.get_mut(), vec![0; READ_BUFFER]);
+            while io.read(&mut rest).await.is_ok_and(|length| length > 0) {
+                io.end_message();
+            }
+        }
+    }
+
     async fn send_message(&mut self, message: Message) -> Result<(), Disconnected> {
         // The socket has a write timeout for clients that do not read.
-        self.0.send(message).await.map_err(|_| Disconnected)
+        self.stream.send(message).await.map_err(|_| Disconnected)
     }
 }
