@@ -285,7 +285,9 @@ impl Stream {
 
     pub(super) fn key_frame(&self) -> KeyFrame {
         let incubating = self.keys.values().filter(|key| key.is_incubating);
-        KeyFrame { clock: self.head.clock, events: incubating.map(Key::info).collect() }
+        let mut events = Vec::with_capacity(self.incubating);
+        events.extend(incubating.map(Key::info));
+        KeyFrame { clock: self.head.clock, events }
     }
 
     pub(super) fn timer(&self, number: Position) -> Timer {

@@ -32,12 +32,12 @@ const CHUNK: usize = 500_000;
 /// a sixth of all processor time under load.
 pub(super) const WORKERS: usize = 1;
 /// The number of level-0 tables that are merged into level 1 at a time. Each merge rewrites what it overlaps in level
-/// 1, so more than fjall's default of 4 should write less. A much larger number would make look-ups check many more
-/// filters. Not measured yet.
-const LEVEL_0_THRESHOLD: u8 = 8;
+/// 1, so with more than fjall's default of 4, less is written. A much larger number would make look-ups check many more
+/// filters.
+const LEVEL_0_THRESHOLD: u8 = 12;
 /// With more level-0 tables than this, look-ups of missing keys become slow. Checkpoints then wait for compaction, for
 /// a limited time.
-const LEVEL_0_TABLES: usize = 16;
+const LEVEL_0_TABLES: usize = 20;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 const CHECKSUM: usize = 4;
 /// The number of the shard, with which every key of the table begins.
