@@ -139,7 +139,9 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
             match self.store.give(self.shard, store.epoch(), to, time).await {
                 Ok(true) => {
                     self.context.service.set_location_node(self.shard, to);
-                    self.wait_for_next_owner().await;
+                    if let Some(to) = to {
+                        self.wait_for_next_owner(to).await;
+                    }
                     return Finished::Closed;
                 }
                 Ok(false) => return Finished::NotOwned,
@@ -157,14 +159,17 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         Finished::Closed
     }
 
-    /// Waits until the next owner serves the shard, so that only a few shards are unavailable at the same time.
-    async fn wait_for_next_owner(&self) {
-        let Some((others, address)) = self.context.service.other(self.shard) else { return };
+    /// Waits until the next owner serves the shard, so that only a few shards are unavailable at the same time. A next owner that
+    /// has died is not waited for: this node may have to serve the shard again, which it cannot while this task runs.
+    async fn wait_for_next_owner(&self, next: NodeId) {
+        let Some(others) = self.context.service.others() else { return };
         let command = Command::ListNamespaces(Page::new(None, 1).expect("one item is a page"));
         let namespace = Name::new("default").expect("a valid name");
         let request = Request::new(namespace, command);
         let asking = async {
-            while others.peers().ask(&address, self.shard, &request).await.is_err() {
+            while let Some(address) = others.address(next)
+                && others.peers().ask(&address, self.shard, &request).await.is_err()
+            {
                 tokio::time::sleep(ASK_NEXT_OWNER_EVERY).await;
             }
         };

@@ -20,6 +20,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::time::Instant;
 
 const SHARDS: u16 = 4;
 const TENURE: Duration = Duration::from_secs(1);
@@ -116,6 +117,29 @@ async fn a_node_that_died_is_replaced_before_its_tenure_expires() {
     let node = join_with(cluster.node(NodeId(2)), "here", peers).await.expect("the address is free");
     cluster.disconnect(NodeId(1));
     eventually(|| owns_all(&cluster, NodeId(2))).await;
+    node.stop().await;
+}
+
+/// The node that gave a shard away waits until it is served there, but not for a node that has died: then it serves the shard again.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_dies_with_a_shard_that_it_was_given_is_not_waited_for() {
+    let cluster = cluster();
+    let (metrics, peers) = (Metrics::new(), StubPeers { is_refused: true, ..StubPeers::default() });
+    let joining = join_as(cluster.node(NodeId(1)), "here", peers, metrics.clone());
+    let node = joining.await.expect("the address is free");
+    let serves_all = || metric(&metrics, "limina_shards_open") == usize::from(SHARDS);
+    eventually(serves_all).await;
+
+    let prepared = (0..SHARDS).map(ShardId).collect();
+    let mortal = cluster.node(NodeId(2));
+    mortal.renew(Announcement { prepared, ..announcement("there") }).await.expect("renew");
+    eventually(|| (0..SHARDS).any(|shard| cluster_owner(&cluster, shard) == Some(NodeId(2)))).await;
+    let died_at = Instant::now();
+    cluster.disconnect(NodeId(2));
+    eventually(|| owns_all(&cluster, NodeId(1)) && serves_all()).await;
+    // Without an answer, a node that lives is waited for 5 s.
+    let waited = died_at.elapsed();
+    assert!(waited < Duration::from_secs(4), "waited for a dead node, {waited:?}");
     node.stop().await;
 }
 

@@ -1,7 +1,7 @@
 //! Where each shard is, as far as this node knows.
 
 use super::{Service, Unavailable, shard_channel::ShardSender};
-use crate::{cluster::Others, shard_of};
+use crate::shard_of;
 use limina_engine::Name;
 use limina_store::{NodeId, ShardId, Sharding};
 use std::{
@@ -110,14 +110,6 @@ impl Service {
     pub(crate) fn set_location_node(&self, shard: ShardId, node: Option<NodeId>) {
         let address = self.inner.others.get().and_then(|others| others.address(node?));
         self.set_location(shard, address.map_or(Location::Unknown, Location::Remote));
-    }
-
-    /// The other nodes, and the address of the one that has this shard. None if the shard is not in another node.
-    pub(crate) fn other(&self, shard: ShardId) -> Option<(&Others, Arc<str>)> {
-        match self.route_to(shard).location() {
-            Location::Remote(address) => Some((self.inner.others.get()?, address)),
-            Location::Local(_) | Location::Unknown | Location::Failed => None,
-        }
     }
 
     /// The shard of a namespace and its location, now and whenever it changes.
