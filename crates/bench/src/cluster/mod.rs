@@ -34,6 +34,8 @@ use tokio::task::JoinSet;
 
 /// Measurements of the part `latency`.
 const LATENCIES: usize = 8;
+/// Roughly the time to move the shards of one node, and to fill them before.
+const MOVE: Duration = Duration::from_secs(4);
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -153,8 +155,7 @@ impl Options {
         let once = with_warm_up(self.seconds);
         match part {
             Part::Latency => once * LATENCIES as u32,
-            // A hand-over and a take-over, which begins when the tenure has ended.
-            Part::Moves => (self.tenure * 2) * self.records.len() as u32,
+            Part::Moves => MOVE * (2 * self.records.len()) as u32,
             _ => once,
         }
     }
@@ -169,7 +170,7 @@ async fn run(options: Options, parts: Vec<Part>, screen: &Screen) -> Result<Figu
     let store = server.url(&server.new_database()?);
     let nodes = Nodes::start(&program, store, options.tenure, options.nodes)?;
     let mut bench = Bench { server, nodes, owners: Vec::new(), options };
-    let mut report = Report::new(bench.options.tenure);
+    let mut report = Report::default();
     for (place, &part) in parts.iter().enumerate() {
         screen.begin(format!("cluster {}", part.name()), bench.options.planned(part));
         bench.measure(part, &mut report).await.map_err(|error| format!("{}: {error}", part.name()))?;

@@ -36,11 +36,6 @@ pub(super) enum End {
 }
 
 impl End {
-    /// Whether the other nodes wait for the end of the tenure before they take the shards over.
-    pub(super) fn waits_for_tenure(self) -> bool {
-        self == End::TakeOver
-    }
-
     fn signal(self) -> Signal {
         match self {
             End::HandOver => Signal::TERM,

@@ -16,8 +16,8 @@ use std::{
 const WANTED: f64 = 20.0;
 
 /// Everything that was measured.
+#[derive(Default)]
 pub(super) struct Report {
-    tenure: Duration,
     pub(super) rows: Vec<Row>,
     pub(super) latencies: Vec<Latency>,
     pub(super) moves: Vec<Move>,
@@ -42,10 +42,6 @@ pub(super) struct Latency {
 }
 
 impl Report {
-    pub(super) fn new(tenure: Duration) -> Report {
-        Report { tenure, rows: Vec::new(), latencies: Vec::new(), moves: Vec::new() }
-    }
-
     /// Refused requests, of which there should be none.
     pub(super) fn refused(&self) -> u64 {
         let rows = self.rows.iter().map(|row| row.measured.refused);
@@ -174,13 +170,11 @@ impl Report {
     }
 
     fn write_moves(&self, text: &mut String) -> fmt::Result {
-        let mut table = Table::new(
-            "shards move by | records a shard | shards | least ms | median ms | most ms | most less the tenure",
-        );
+        let mut table =
+            Table::new("shards move by | records a shard | shards | least ms | median ms | most ms");
         for Move { end, records, waits } in &self.moves {
             let millis = |wait: &Duration| format!("{:.0}", wait.as_secs_f64() * 1000.0);
             let (Some(least), Some(most)) = (waits.first(), waits.last()) else { continue };
-            let after_tenure = (end.waits_for_tenure()).then(|| millis(&most.saturating_sub(self.tenure)));
             table.rows.push(vec![
                 name_of(end),
                 records.to_string(),
@@ -188,7 +182,6 @@ impl Report {
                 millis(least),
                 millis(&waits[waits.len() / 2]),
                 millis(most),
-                after_tenure.unwrap_or_else(|| "–".into()),
             ]);
         }
         write_table(text, &table)

@@ -208,7 +208,7 @@ fn frames_that_are_too_large_are_refused() {
     }
     let mut stomp = Stomp::connect(&server);
     let mut whole = head;
-    whole.extend(vec![b'x'; 32 << 20]);
+    whole.extend(vec![b'x'; 4 << 20]);
     stomp.socket().send(BINARY, &whole);
     stomp.receive().is("ERROR").has("message", "FrameTooLarge");
     stomp.expect_close();
