@@ -21,7 +21,8 @@ const MIN_DEAD_BYTES: usize = 16 << 10;
 /// So many records are sorted in a few milliseconds.
 const FEW: usize = 8 << 10;
 
-/// The number of records that are read together from all over the memory, before one after the other is needed.
+/// The number of records that are read from memory together, before they are used one after the other. They are scattered, so each
+/// read alone would wait for memory.
 const LOADED_TOGETHER: usize = 16;
 
 /// How many bytes of each key are copied to be sorted.
@@ -54,12 +55,6 @@ struct RecordLocation {
     hash: u64,
     buffer: u32,
     slot: Slot,
-}
-
-/// Reads the keys, so that they are in the processor's cache afterwards. No read depends on another one, so the processor waits for
-/// several at a time.
-fn load_keys(records: &[RecordRef<'_>]) {
-    black_box(records.iter().filter(|record| record.key.first() == Some(&0)).count());
 }
 
 impl RecordLocation {
@@ -212,6 +207,7 @@ impl Records {
         // The locations are all over the memory. In a loop that does nothing else, the processor reads several of them at a time.
         let images: Vec<RecordRef<'_>> =
             sorted.into_iter().map(|location| location.image(&self.buffers)).collect();
+        // The keys and values are scattered too.
         let mut loaded = 0;
         (0..images.len()).map(move |at| {
             if at == loaded {
@@ -339,6 +335,12 @@ impl FromIterator<crate::Record> for Records {
         all.insert(&records.into_iter().collect::<Vec<_>>().into());
         all
     }
+}
+
+/// Reads the keys of records, so that they are in the processor's cache afterwards. No read depends on another one, so the processor waits for
+/// several at a time.
+fn load_keys(records: &[RecordRef<'_>]) {
+    black_box(records.iter().filter(|record| record.key.first() == Some(&0)).count());
 }
 
 #[cfg(test)]
