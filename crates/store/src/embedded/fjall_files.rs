@@ -257,7 +257,7 @@ pub(super) fn read_without_zeros(path: &Path) -> std::io::Result<Vec<u8>> {
         if read == 0 {
             return Ok(bytes);
         }
-        let used = part[..read].iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let used = length_without_zeros(&part[..read]);
         if used > 0 {
             bytes.resize(bytes.len() + zeros, 0);
             bytes.extend_from_slice(&part[..used]);
@@ -265,6 +265,18 @@ pub(super) fn read_without_zeros(path: &Path) -> std::io::Result<Vec<u8>> {
         }
         zeros += read - used;
     }
+}
+
+/// The length up to the zeros at the end. Most blocks are all zeros, and a block is compared at once.
+fn length_without_zeros(bytes: &[u8]) -> usize {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let mut rest = bytes;
+    while let Some((before, last)) = rest.split_last_chunk()
+        && *last == ZEROS
+    {
+        rest = before;
+    }
+    rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
 }
 
 /// Writes the bytes of a log over themselves and syncs them. The content does not change, but now it is certainly on
