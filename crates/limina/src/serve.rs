@@ -34,6 +34,8 @@ use tokio::{
 /// The longest time that stopping may take: longer than the time that requests in progress have, and shorter than supervisors
 /// usually wait.
 const STOP_WITHIN: Duration = Duration::from_secs(25);
+/// The same for a node among others, which also waits for the next owners of its shards.
+const LEAVE_WITHIN: Duration = Duration::from_secs(30);
 
 /// The longest time that a request waits at a node among others that has just started. The other nodes serve meanwhile, so it
 /// can forward the request as soon as it has its share. Loading a share of large shards takes some seconds.
@@ -210,6 +212,7 @@ async fn run(
         }
         Some(_) => {
             tracing::info!("stopping: giving the shards to other nodes, and forwarding requests to them");
+            exit_after(LEAVE_WITHIN);
             app.begin_drain();
         }
     }
@@ -245,7 +248,7 @@ async fn bind(listen: &Listen) -> Result<TcpListener, String> {
     listen.bind().await.map_err(|error| format!("cannot listen on {listen}: {error}"))
 }
 
-/// A disk that hangs must not keep the process from ending. Everything that was acknowledged is durable, so the process may
+/// A disk or a database that hangs must not keep the process from ending. Everything that was acknowledged is durable, so the process may
 /// exit at any time; the next start only has more to read.
 fn exit_after(span: Duration) {
     let exit = move || {

@@ -11,12 +11,13 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Until when this node's tenure certainly lasts, by the node's own monotonic clock, and whether the store answers. Until
-/// then no other node can take this node's shards. A clone shares the state.
+/// How long this node's tenure lasts, by the node's own monotonic clock, and whether the store answers. A clone shares the state.
 #[derive(Debug, Clone)]
 pub(crate) struct TenureGuard {
-    /// In microseconds.
-    until: Arc<AtomicU64>,
+    /// Until then no other node can take this node's shards. In microseconds.
+    sure_until: Arc<AtomicU64>,
+    /// When the tenure expires, unless another node ends it before. In microseconds.
+    expires_at: Arc<AtomicU64>,
     is_store_away: Arc<watch::Sender<bool>>,
     clocks: Clocks,
 }
@@ -24,39 +25,55 @@ pub(crate) struct TenureGuard {
 impl TenureGuard {
     /// For a node on a store of its own: the tenure never expires.
     pub(crate) fn alone(clocks: Clocks) -> TenureGuard {
-        TenureGuard { until: Arc::new(AtomicU64::new(u64::MAX)), is_store_away: Arc::default(), clocks }
+        TenureGuard::until(u64::MAX, clocks)
     }
 
     /// For a node that must renew its tenure, and has not done so yet.
     pub(crate) fn shared(clocks: Clocks) -> TenureGuard {
-        TenureGuard { until: Arc::new(AtomicU64::new(0)), ..TenureGuard::alone(clocks) }
+        TenureGuard::until(0, clocks)
+    }
+
+    fn until(micros: u64, clocks: Clocks) -> TenureGuard {
+        let until = || Arc::new(AtomicU64::new(micros));
+        TenureGuard { sure_until: until(), expires_at: until(), is_store_away: Arc::default(), clocks }
     }
 
     /// The tenure was renewed for `span` by a request that was sent at this time.
     pub(crate) fn renewed(&self, sent_at_micros: u64, span: Duration) {
         let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        self.until.store(sent_at_micros.saturating_add(span), Ordering::Release);
+        self.set(sent_at_micros.saturating_add(span));
     }
 
-    /// Other nodes may take this node's shards from now on, or have taken some.
+    /// Other nodes have taken shards of this node, or its address.
     pub(crate) fn revoke(&self) {
-        self.until.store(0, Ordering::Release);
+        self.set(0);
     }
 
+    /// Other nodes may end the tenure before it expires, until it is renewed.
+    pub(crate) fn doubt(&self) {
+        self.sure_until.store(0, Ordering::Release);
+    }
+
+    fn set(&self, until_micros: u64) {
+        self.sure_until.store(until_micros, Ordering::Release);
+        self.expires_at.store(until_micros, Ordering::Release);
+    }
+
+    /// Whether no other node can have taken this node's shards.
     pub(crate) fn is_sure(&self) -> bool {
-        self.left() > Duration::ZERO
+        self.sure_until.load(Ordering::Acquire) > self.clocks.monotonic()
     }
 
-    /// How long the tenure still surely lasts.
+    /// Time until the tenure expires. Zero if it has.
     pub(crate) fn left(&self) -> Duration {
-        let until = self.until.load(Ordering::Acquire);
+        let until = self.expires_at.load(Ordering::Acquire);
         Duration::from_micros(until.saturating_sub(self.clocks.monotonic()))
     }
 
     /// The store answered a renewal, or failed to answer. The store counts as away once a renewal has failed and the tenure
     /// has expired. Until then it may soon be back, and requests wait for it.
     pub(crate) fn handle_renewal(&self, has_answered: bool) {
-        let is_away = !has_answered && !self.is_sure();
+        let is_away = !has_answered && self.left().is_zero();
         self.is_store_away.send_if_modified(|was_away| std::mem::replace(was_away, is_away) != is_away);
     }
 
@@ -133,7 +150,7 @@ impl Others {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        *self.was_complete.borrow() && self.tenure_guard.is_sure() && (self.is_available)()
+        *self.was_complete.borrow() && !self.tenure_guard.left().is_zero() && (self.is_available)()
     }
 
     /// Returns when every shard has been served once.
@@ -221,5 +238,27 @@ impl Cluster {
             is_open,
         });
         Cluster { me: me(), nodes: vec![node], shards: shards.collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_store_is_away_only_when_the_tenure_has_expired() {
+        let clocks = Clocks::new();
+        let guard = TenureGuard::shared(clocks.clone());
+        guard.renewed(clocks.monotonic(), Duration::from_secs(3_600));
+        assert!(guard.is_sure());
+        guard.doubt();
+        guard.handle_renewal(false);
+        assert!(!guard.is_sure(), "another node may end the tenure");
+        assert!(!*guard.is_store_away().borrow(), "the session was lost a moment ago");
+        guard.revoke();
+        guard.handle_renewal(false);
+        assert!(*guard.is_store_away().borrow());
+        guard.handle_renewal(true);
+        assert!(!*guard.is_store_away().borrow());
     }
 }

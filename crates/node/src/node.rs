@@ -310,7 +310,6 @@ impl Node {
     /// Stops the node: rejects new requests, answers the accepted ones, and hands its shards to other nodes, if there are any.
     pub async fn stop(self) {
         self.service.begin_stop();
-        let _nobody_listens = self.stop.send(true);
         self.leaving.stage.send_replace(Stage::End);
         let tasks = match self.serving {
             Serving::Alone(tasks) => {
@@ -322,10 +321,17 @@ impl Node {
             }
             Serving::AmongOthers(manager) => vec![manager],
         };
-        for task in tasks.into_iter().chain(self.background) {
-            if let Err(error) = task.await {
-                tracing::error!(%error, "a task failed");
-            }
+        join(tasks).await;
+        // The checkpointer ends after the shards: an append may wait for a checkpoint.
+        let _nobody_listens = self.stop.send(true);
+        join(self.background).await;
+    }
+}
+
+async fn join(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
+    for task in tasks {
+        if let Err(error) = task.await {
+            tracing::error!(%error, "a task failed");
         }
     }
 }

@@ -78,12 +78,15 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         }
     }
 
-    /// Runs until [`Stage::End`]. Reports to `left` when all shards are given away.
+    /// Runs until [`Stage::End`]. Reports to `left` when all shards are given away, or when none can be given away because the store is
+    /// away.
     pub(crate) async fn run(mut self, mut stages: watch::Receiver<Stage>, left: watch::Sender<bool>) {
         let (mut seen, mut renewing) = self.renew();
+        let mut is_store_away = self.context.tenure_guard.is_store_away();
         let mut stage = Stage::Share;
         loop {
-            if self.planner.has_left() {
+            let gives_up = self.planner.is_leaving() && *is_store_away.borrow_and_update();
+            if self.planner.has_left() || gives_up {
                 left.send_replace(true);
                 if stage == Stage::End {
                     break;
@@ -109,6 +112,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
                         self.act(action).await;
                     }
                 }
+                Ok(()) = is_store_away.changed() => {}
                 // Without renewals there are no more views, and the tenure expires.
                 _ = renewing.join_next() => break,
                 changed = stages.changed(), if stage < Stage::End => {

@@ -2,7 +2,7 @@
 
 use crate::{
     OpenError,
-    driver::{self, Driver, HandedTime, NotOwned, Order, ShardContext},
+    driver::{self, Closed, Driver, HandedTime, NotOwned, Order, ShardContext},
     node::{NodeOptions, Stores},
     preparer::Preparing,
     service::{self, Location},
@@ -66,8 +66,8 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         self.stores.remove(shard);
         let order = *self.orders.borrow();
         match (finished, order) {
-            (Ok(clock), Order::Close { to }) => self.give(&store, to, clock).await,
-            (Ok(_), Order::Serve) => Finished::Closed,
+            (Ok(Closed::Stored(clock)), Order::Close { to }) => self.give(&store, to, clock).await,
+            (Ok(_), _) => Finished::Closed,
             (Err(NotOwned), _) => Finished::NotOwned,
         }
     }
@@ -91,6 +91,8 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
                 Err(error) => error,
             };
             tracing::error!(error = &error as &dyn Error, "a shard cannot be opened; trying again");
+            // Holders of locks cannot send heartbeats meanwhile.
+            self.handed = None;
             let _waited = timeout(RETRY_PAUSE, self.orders.changed()).await;
             if matches!(*self.orders.borrow(), Order::Close { .. }) {
                 return Err(Finished::Closed);

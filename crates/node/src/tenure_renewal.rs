@@ -109,7 +109,7 @@ impl<S: Journal + Table + Tenure> TenureRenewal<S> {
                 _ = tick.tick() => {}
                 () = self.store.changed() => {}
                 // Other nodes may mistake this one for a dead node until it has renewed over another session.
-                () = self.store.disconnected() => self.context.tenure_guard.revoke(),
+                () = self.store.disconnected() => self.context.tenure_guard.doubt(),
                 () = self.control.wake.notified() => {}
             }
             if self.control.has_left.load(Ordering::Acquire) {

@@ -14,6 +14,8 @@ pub struct ShardClock {
     monotonic: u64,
     /// Microseconds by which the wall clock was ahead at the last reading.
     ahead: i64,
+    /// Microseconds since one was last added or left out, less than [`SLEW`].
+    unslewed: u64,
 }
 
 /// While shard time catches up with the wall clock, one in this many microseconds is added or left out: 5 %.
@@ -37,15 +39,18 @@ pub struct Reading {
 impl ShardClock {
     /// Starts at the later of the persisted time and the wall clock.
     pub fn start(persisted: Time, reading: Reading) -> ShardClock {
-        let time = reading.wall.max(persisted.0.saturating_mul(1000));
-        ShardClock { time, monotonic: reading.monotonic, ahead: difference(reading.wall, time) }
+        ShardClock::at(reading.wall.max(persisted.0.saturating_mul(1000)), reading)
     }
 
     /// Continues from the time that another process had a moment ago, however far the wall clock here is from it. So
     /// the remaining time of leases and locks stays the same, give or take 5 %.
     pub fn go_on(from: Time, reading: Reading) -> ShardClock {
-        let time = from.0.saturating_mul(1000);
-        ShardClock { time, monotonic: reading.monotonic, ahead: difference(reading.wall, time) }
+        ShardClock::at(from.0.saturating_mul(1000), reading)
+    }
+
+    fn at(time: u64, reading: Reading) -> ShardClock {
+        let ahead = difference(reading.wall, time);
+        ShardClock { time, monotonic: reading.monotonic, ahead, unslewed: 0 }
     }
 
     /// Shard time at this reading. The second value is the size of a step of the wall clock, in milliseconds, if
@@ -57,7 +62,9 @@ impl ShardClock {
         let ahead = difference(reading.wall, straight);
         let step = ahead.abs_diff(self.ahead) > STEP;
         let step = step.then(|| ahead.saturating_sub(self.ahead) / 1000);
-        let slew = ahead.unsigned_abs().min(elapsed / SLEW);
+        let since = self.unslewed.saturating_add(elapsed);
+        self.unslewed = since % SLEW;
+        let slew = ahead.unsigned_abs().min(since / SLEW);
         self.time = if ahead >= 0 { straight.saturating_add(slew) } else { straight - slew };
         self.ahead = difference(reading.wall, self.time);
         (self.time(), step)
@@ -136,6 +143,17 @@ mod tests {
         assert_eq!(clock.advance(at(2 * S, 102 * S)), (Time(101_650), None));
         clock.hold(Time(100_900));
         assert_eq!(clock.time(), Time(101_650), "that would be more than a second");
+    }
+
+    /// A busy shard reads its clock every few microseconds.
+    #[test]
+    fn catches_up_however_often_it_is_read() {
+        let mut clock = ShardClock::go_on(Time(99_000), at(0, 100 * S));
+        for micros in (0..=10 * S).step_by(7) {
+            clock.advance(at(micros, 100 * S + micros));
+        }
+        // 5 % of ten seconds.
+        assert_eq!(clock.time(), Time(109_499));
     }
 
     #[test]

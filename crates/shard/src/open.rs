@@ -17,7 +17,7 @@ pub(crate) struct Open<T> {
     pub(crate) in_flight: Option<Batch<T>>,
     /// Requests that the engine answers later.
     pub(crate) waiting: BTreeMap<WaitId, T>,
-    /// Set after an interruption: shard time stays at the time of opening until clients are served.
+    /// Shard time stays here until clients can reach the shard.
     pub(crate) stopped_at: Option<Time>,
     /// The number of decisions since the shard was opened.
     pub(crate) decisions: u64,
@@ -32,6 +32,11 @@ pub(crate) struct Open<T> {
 }
 
 impl<T> Open<T> {
+    /// Whether everything that was decided is stored.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.round.is_none() && self.building.is_empty && self.in_flight.is_none()
+    }
+
     /// Whether the batch takes no more. While more timers are due, a batch ends after one slice, so that the clients
     /// whose requests are in it do not wait for the next slices.
     pub(crate) fn is_full(&self, options: &Options) -> bool {

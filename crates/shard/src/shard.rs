@@ -58,7 +58,7 @@ pub struct Shard<T> {
     is_closing: bool,
     /// Whether relaxed replies may be released at once.
     may_relax: bool,
-    /// Clients cannot reach this process yet, although the shard may be open.
+    /// Clients cannot reach this shard, although it may be open.
     awaits_serving: bool,
     outputs: VecDeque<Output<T>>,
 }
@@ -79,13 +79,16 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Clients cannot reach this process until [`Shard::handle_serving`]. Holders of leases and locks cannot send
-    /// heartbeats until then. So if the shard is opened after an interruption, shard time stops and nothing falls due.
-    pub fn wait_for_serving(&mut self) {
+    /// Clients cannot reach this shard until [`Shard::handle_serving`]. Holders of leases and locks cannot send
+    /// heartbeats until then. So shard time stops and nothing falls due, now or when the shard is opened after an interruption.
+    pub fn wait_for_serving(&mut self, now: Time) {
         self.awaits_serving = true;
+        if let Some(open) = &mut self.open {
+            open.stopped_at.get_or_insert(now.max(open.engine.time()));
+        }
     }
 
-    /// Clients can reach this process from now on. If shard time was stopped, it continues, and every lease and lock
+    /// Clients can reach this shard from now on. If shard time was stopped, it continues, and every lease and lock
     /// gets its full ttl.
     pub fn handle_serving(&mut self, now: Time) {
         self.awaits_serving = false;
@@ -270,19 +273,15 @@ impl<T> Shard<T> {
         self.queue.held_up()
     }
 
-    /// Whether nothing waits, is decided, or is in flight.
+    /// Whether nothing waits to be decided or persisted, or is in flight.
     pub fn is_idle(&self) -> bool {
-        self.queue.is_empty()
-            && self.outputs.is_empty()
-            && self
-                .open
-                .as_ref()
-                .is_none_or(|open| open.round.is_none() && open.building.is_empty && open.in_flight.is_none())
+        self.queue.is_empty() && self.outputs.is_empty() && self.open.as_ref().is_none_or(Open::is_stored)
     }
 
-    /// Whether a request waits for an answer that comes later.
-    pub fn has_waiters(&self) -> bool {
-        self.open.as_ref().is_some_and(|open| !open.waiting.is_empty())
+    /// Whether the shard is open, its memory agrees with what is stored, and no request waits for an answer that comes later. There
+    /// may be requests that are not decided.
+    pub fn is_at_rest(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.is_stored() && open.waiting.is_empty())
     }
 
     /// The engine, while the shard is open.

@@ -37,7 +37,7 @@ fn ask(shard: &mut Shard<()>, now: u64, command: locks::Command) -> Result<Locks
 fn shard(opening: Opening, is_held_back: bool) -> Shard<()> {
     let mut shard = Shard::new(Options::default());
     if is_held_back {
-        shard.wait_for_serving();
+        shard.wait_for_serving(Time(0));
     }
     let engine = Engine::open(EngineOptions::default(), []).unwrap();
     shard.handle_opened(engine, Time(OPENED), opening);
@@ -67,6 +67,19 @@ fn time_stands_still_until_clients_are_served() {
     assert_eq!(left(&mut shard, later), Some(TTL), "its full time from now on");
     assert_eq!(shard.next_wakeup(), Some(Time(later + TTL)));
     assert_eq!(left(&mut shard, later + TTL - 1), Some(1));
+    assert_eq!(left(&mut shard, later + TTL), None);
+}
+
+#[test]
+fn time_stands_still_while_clients_cannot_reach_an_open_shard() {
+    let mut shard = shard(Opening::HandedOver, false);
+    let (stopped, later) = (OPENED + TTL / 2, OPENED + 10 * TTL);
+    shard.wait_for_serving(Time(stopped));
+    assert_eq!(shard.next_wakeup(), None, "nothing falls due");
+    shard.wait_for_serving(Time(later));
+    assert_eq!(left(&mut shard, later), Some(TTL - TTL / 2), "it still stands at the first time");
+    shard.handle_serving(Time(later));
+    assert_eq!(left(&mut shard, later), Some(TTL), "its full time from now on");
     assert_eq!(left(&mut shard, later + TTL), None);
 }
 

@@ -22,7 +22,17 @@ fn run(seeds: std::ops::Range<u64>, requests: u64) -> Report {
 /// The runs were full of trouble.
 fn check(total: &Report) {
     let Report {
-        crashes, losses, unknown_happened, waits, stops, lags, held_back, slices, followers, ..
+        crashes,
+        losses,
+        unknown_happened,
+        waits,
+        stops,
+        hand_overs,
+        lags,
+        held_back,
+        slices,
+        followers,
+        ..
     } = total;
     assert!(
         *crashes > 40
@@ -30,6 +40,7 @@ fn check(total: &Report) {
             && *unknown_happened > 10
             && *waits > 300
             && *stops > 15
+            && *hand_overs > 5
             && *lags > 10
             && *held_back > 20
             && *slices > 500,

@@ -85,7 +85,7 @@ pub struct ShardRow {
     pub epoch: Epoch,
     /// The node that owns the shard, which may be dead. `None` if no node does.
     pub owner: Option<NodeId>,
-    /// Set if the previous owner handed the shard over after it had answered everything. `None` after a claim.
+    /// Set if the previous owner handed the shard over after it had answered everything, and the present owner has not taken it yet.
     pub handed: Option<HandOver>,
 }
 

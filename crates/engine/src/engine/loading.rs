@@ -71,12 +71,13 @@ impl Loading {
             position_floor: Position(0),
             next_sweep: 0,
             first_audit: None,
+            grace_at: None,
         };
         let engine = Engine {
             context: Context::new(options.max_answer),
             options,
             meta,
-            stored_time: Time(0),
+            is_meta_stored: true,
             namespaces: BTreeMap::new(),
             names: HashMap::new(),
             sweeps: BTreeMap::new(),
@@ -94,7 +95,6 @@ impl Loading {
     pub fn finish(mut self) -> Engine {
         self.finish_namespace();
         let mut engine = self.engine;
-        engine.stored_time = engine.meta.time;
         let Engine { meta, namespaces, context, .. } = &mut engine;
         for namespace in namespaces.values_mut() {
             let Namespace { id, families, .. } = namespace;
@@ -103,6 +103,9 @@ impl Loading {
             families.locks.finish_load(*id, &mut context.timers);
             families.events.finish_load(*id, &mut context.timers);
             context.sizes.change(Sizes::default(), namespace.sizes());
+        }
+        if let Some(ready) = engine.meta.grace_at {
+            engine.extend_holders(ready);
         }
         engine
     }

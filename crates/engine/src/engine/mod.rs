@@ -40,8 +40,8 @@ use namespace::{Families, Namespace};
 pub struct Engine {
     options: Options,
     meta: record::ShardMeta,
-    /// The time in the shard's stored record: that of the last sealed batch, or the one that was loaded.
-    stored_time: Time,
+    /// Whether `meta` is as it was loaded or sealed last.
+    is_meta_stored: bool,
     namespaces: BTreeMap<Name, Namespace>,
     names: HashMap<NamespaceId, Name>,
     sweeps: BTreeMap<u64, Sweeping>,
@@ -78,14 +78,25 @@ pub struct Sealed {
 
 impl Engine {
     /// Gives every lock, lease and decision at least its whole ttl from `ready` on, so that no holder loses one because the server
-    /// was away. Call it right after opening, unless the shard was handed over without a pause.
+    /// was away. Call it right after opening, unless the shard was handed over without a pause. A next owner to which the shard is
+    /// handed over applies the same grace period again.
     pub fn apply_grace_period(&mut self, ready: Time) {
-        for Namespace { id, families, .. } in self.namespaces.values_mut() {
-            families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
-            families.locks.apply_grace_period(ready, *id, &mut self.context.timers);
-            let (decisions, mut families) = families.split();
-            decisions.apply_grace_period(&mut families, ready, *id, &mut self.context.timers);
+        if self.extend_holders(ready) {
+            self.meta.grace_at = Some(ready);
+            self.is_meta_stored = false;
         }
+    }
+
+    /// Returns whether there are any holders.
+    fn extend_holders(&mut self, ready: Time) -> bool {
+        let mut any = false;
+        for Namespace { id, families, .. } in self.namespaces.values_mut() {
+            any |= families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
+            any |= families.locks.apply_grace_period(ready, *id, &mut self.context.timers);
+            let (decisions, mut families) = families.split();
+            any |= decisions.apply_grace_period(&mut families, ready, *id, &mut self.context.timers);
+        }
+        any
     }
 
     /// The latest time that was passed to this engine. Time must never go back behind it.
@@ -204,7 +215,7 @@ impl Engine {
         Outcome::Namespaces(self.namespaces.range::<Name, _>(range).take(page.limit()).map(info).collect())
     }
 
-    /// Marks relaxed window states, and the time that reads have seen, to be written with the next seal. For a planned stop:
+    /// Marks relaxed window states, the time that reads have seen, and the last grace period, to be written with the next seal. For a planned stop:
     /// call it, and seal, until it returns false.
     pub fn flush_relaxed(&mut self) -> bool {
         let mut any = false;
@@ -215,7 +226,7 @@ impl Engine {
             }
         }
         // Reads have returned this time to clients, so the next engine of this shard must not begin before it.
-        if self.meta.time > self.stored_time {
+        if !self.is_meta_stored {
             self.context.changes.put(&key::shard_meta(), &self.meta);
             any = true;
         }
@@ -274,7 +285,7 @@ impl Engine {
         }
         if !context.changes.writes.is_empty() {
             context.changes.put(&key::shard_meta(), &self.meta);
-            self.stored_time = self.meta.time;
+            self.is_meta_stored = true;
         }
         let (writes, effects) = context.changes.take();
         context.sealed = writes;
@@ -294,6 +305,7 @@ impl Engine {
 
     fn advance_time(&mut self, now: Time) {
         assert!(now >= self.meta.time, "shard time went back from {:?} to {now:?}", self.meta.time);
+        self.is_meta_stored &= now == self.meta.time;
         self.meta.time = now;
         self.remove_old_audit();
     }

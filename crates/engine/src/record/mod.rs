@@ -27,6 +27,9 @@ pub struct ShardMeta {
     pub next_sweep: u64,
     /// The audit has no record before this time. `None` if it has none at all.
     pub first_audit: Option<Time>,
+    /// The last time at which holders of locks, leases and decisions were given their whole ttl again. Their own records do not
+    /// show it.
+    pub grace_at: Option<Time>,
 }
 
 /// A namespace's own record.

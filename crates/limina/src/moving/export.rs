@@ -177,7 +177,14 @@ mod tests {
         let (time, position_floor) = (Time(time), Position(floor));
         put(
             &key::shard_meta(),
-            &ShardMeta { time, next_namespace: 9, position_floor, next_sweep: 9, first_audit: None },
+            &ShardMeta {
+                time,
+                next_namespace: 9,
+                position_floor,
+                next_sweep: 9,
+                first_audit: None,
+                grace_at: None,
+            },
         )
     }
 

@@ -113,6 +113,7 @@ impl<F: BulkLoader> Importing<F> {
                 position_floor: common.position_floor,
                 next_sweep: 0,
                 first_audit: None,
+                grace_at: None,
             };
             let mut value = Vec::new();
             record::encode_into(&meta, &mut value);

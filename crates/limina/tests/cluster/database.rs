@@ -1,5 +1,7 @@
 //! The database goes away and comes back: nothing is lost, nodes say that they are not ready, and go on by themselves.
 
+use std::time::{Duration, Instant};
+
 use limina_pg_server::{PgServer, USER};
 use serde_json::json;
 
@@ -13,7 +15,7 @@ use crate::reply::Reply;
 use crate::setup::execute;
 
 /// A server of its own, since it is about to be crashed or halted.
-fn private() -> (PgServer, String) {
+pub(crate) fn private() -> (PgServer, String) {
     let server = PgServer::start().expect("a private PostgreSQL");
     let url = server.url(&server.new_database().expect("a database"));
     (server, url)
@@ -83,6 +85,21 @@ fn while_the_database_hangs_requests_are_answered_with_503() {
     }
 }
 
+/// Nobody can be given its shards, and the store cannot be told that the node leaves.
+#[test]
+fn a_node_stops_while_the_database_hangs() {
+    let (server, url) = private();
+    let mut cluster = Cluster::on(url, 2, SHORT);
+    let _frozen = Frozen::new(&server);
+    for node in 0..2 {
+        await_unready(&cluster, node);
+    }
+    let stopped = Instant::now();
+    cluster.node(0).stop();
+    // The process would be ended by force after 30 s.
+    assert!(stopped.elapsed() < Duration::from_secs(20), "{:?}", stopped.elapsed());
+}
+
 /// Of everything that clients ask for while the database hangs, only what was sent before that was known is in doubt.
 #[test]
 fn what_was_not_sent_is_surely_not_done() {
@@ -123,10 +140,10 @@ fn await_unready(cluster: &Cluster, node: usize) {
 }
 
 /// A server that hangs until this is dropped.
-struct Frozen<'a>(&'a PgServer);
+pub(crate) struct Frozen<'a>(&'a PgServer);
 
 impl Frozen<'_> {
-    fn new(server: &PgServer) -> Frozen<'_> {
+    pub(crate) fn new(server: &PgServer) -> Frozen<'_> {
         server.freeze().expect("PostgreSQL halts");
         Frozen(server)
     }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::cluster::{Cluster, LONG, SHORT, insist};
+use crate::cluster::{Cluster, LONG, SHARDS, SHORT, insist, namespace_in};
+use crate::database::{Frozen, private};
 use crate::harness::{Server, eventually};
 use crate::ledger::encode;
 use crate::limiter::{Lease, Limiter};
@@ -101,6 +102,55 @@ fn a_holder_has_its_full_time_again_after_its_owner_died() {
     let code = told.code().to_owned();
     told.refused(503, &code);
     held.stays(&cluster[0], &cluster[2]);
+}
+
+/// The second owner gives the shard away before the holders have sent a heartbeat.
+#[test]
+fn a_holder_has_its_full_time_again_after_a_death_and_a_hand_over() {
+    let mut cluster = Cluster::of(3, SHORT);
+    let held = Held::by(&cluster, 1);
+    held.await_age(&cluster[0]);
+    cluster.node(1).kill();
+    let died = Instant::now();
+    held.left(&cluster[0]);
+    let second = cluster.await_new_owner(&held.namespace, 1, 0);
+    let third = 2 - second;
+    cluster.node(second).stop();
+
+    let left = held.left(&cluster[third]);
+    let least = HOUR - died.elapsed().as_millis() as u64 - slack(died.elapsed());
+    assert!(
+        left.iter().all(|left| (least..=HOUR).contains(left)),
+        "{left:?} left, at least {least} expected"
+    );
+    held.stays(&cluster[third], &cluster[third]);
+}
+
+/// While the database hangs, no heartbeat is accepted. Nothing was under way in the shard, so it keeps its memory.
+#[test]
+fn a_holder_has_its_full_time_again_after_the_database_was_away() {
+    let (server, url) = private();
+    let cluster = Cluster::on(url, 1, SHORT);
+    let held = Held::by(&cluster, 0);
+    held.await_age(&cluster[0]);
+    let mut namespaces = (0..SHARDS).map(|shard| namespace_in(&cluster[0], shard));
+    let elsewhere = namespaces.find(|namespace| *namespace != held.namespace);
+    let elsewhere = cluster[0].ledger_of(&elsewhere.expect("several shards"));
+    let frozen = Frozen::new(&server);
+    let is_known = eventually(|| (elsewhere.values(&["a"]).code() == "ShardUnavailable").then_some(()));
+    assert!(is_known.is_some(), "it is never known that the database hangs");
+    held.locks(&cluster[0]).heartbeat(&held.grant).refused(503, "ShardUnavailable");
+    drop(frozen);
+    let back = Instant::now();
+    cluster.settle(&[0]);
+
+    let left = held.left(&cluster[0]);
+    let least = HOUR - back.elapsed().as_millis() as u64 - slack(back.elapsed());
+    assert!(
+        left.iter().all(|left| (least..=HOUR).contains(left)),
+        "{left:?} left, at least {least} expected"
+    );
+    held.stays(&cluster[0], &cluster[0]);
 }
 
 #[test]

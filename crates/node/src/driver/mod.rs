@@ -112,6 +112,16 @@ pub(crate) enum Order {
     },
 }
 
+/// How a shard was closed.
+#[derive(Debug)]
+pub(crate) enum Closed {
+    /// Everything is stored. The shard's clock goes on at the next owner.
+    Stored(ShardClock),
+    /// The shard was lost and could not be opened again, or there was no space for what is written last. Its next opening is one after an
+    /// interruption.
+    Interrupted,
+}
+
 /// Another node has taken the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NotOwned;
@@ -188,22 +198,22 @@ impl<J: Journal, T: Table> Driver<J, T> {
         }
     }
 
-    /// Serves until it is ordered to close, or another node has taken the shard. Returns the shard's clock, which goes on.
+    /// Serves until it is ordered to close, or another node has taken the shard.
     pub(crate) async fn run(
         mut self,
         engine: Engine,
         handed: Option<HandedTime>,
         mut orders: watch::Receiver<Order>,
-    ) -> Result<ShardClock, NotOwned> {
+    ) -> Result<Closed, NotOwned> {
         let mut is_store_away = self.tenure_guard.is_store_away();
         let (mut clock, opening) = match handed {
             None => (ShardClock::start(engine.time(), self.clocks.read()), Opening::Interrupted),
             Some(handed) => (self.continue_clock(engine.time(), handed), Opening::HandedOver),
         };
         let mut serving = self.service.serving();
-        let mut is_postponed = !*serving.borrow_and_update();
-        if is_postponed {
-            self.shard.wait_for_serving();
+        let mut is_reachable = *serving.borrow_and_update();
+        if !is_reachable {
+            self.shard.wait_for_serving(clock.time());
         }
         self.handle_opened(engine, clock.time(), opening);
         let mut is_stopping = false;
@@ -214,9 +224,12 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let polled_at = Instant::now();
             let now = self.advance(&mut clock);
             // Checked before each poll: a client's request is never decided while time still stands.
-            if is_postponed && *serving.borrow_and_update() {
-                is_postponed = false;
-                self.shard.handle_serving(now);
+            let was_reachable = is_reachable;
+            is_reachable = *serving.borrow_and_update() && !*is_store_away.borrow();
+            match (was_reachable, is_reachable) {
+                (false, true) => self.shard.handle_serving(now),
+                (true, false) => self.shard.wait_for_serving(now),
+                _ => {}
             }
             let is_full = self.full_until.is_some_and(|until| polled_at < until);
             self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
@@ -231,12 +244,15 @@ impl<J: Journal, T: Table> Driver<J, T> {
             if let Some(time) = self.shard.take_lag() {
                 clock.hold(time);
             }
-            if is_closed && self.shard.is_idle() {
+            if is_closed && self.opening.is_none() && self.shard.is_idle() {
+                // The next owner's time goes on from this clock, even if shard time stood here.
+                self.shard.handle_serving(now);
                 if self.shard.flush_relaxed() {
                     continue;
                 }
+                let is_stored = !self.shard.is_out_of_space();
                 self.end();
-                return Ok(clock);
+                return Ok(if is_stored { Closed::Stored(clock) } else { Closed::Interrupted });
             }
             // Counted from when the clock was read: everything done since then took time too.
             let wakeup = if self.shard.is_out_of_space() {
@@ -283,13 +299,17 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     }
                     Err(error) => {
                         tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
+                        if is_stopping {
+                            self.end();
+                            return Ok(Closed::Interrupted);
+                        }
                         self.reject_waiting();
                         self.reopen(REOPEN_PAUSE, None);
                     }
                 },
                 Ok(()) = is_store_away.changed() => self.handle_store_away(*is_store_away.borrow_and_update()),
                 () = sleep_until(wakeup.map(|span| polled_at + span)) => {}
-                _ = serving.changed(), if is_postponed => {}
+                _ = serving.changed(), if !is_reachable => {}
                 changed = orders.changed(), if !is_stopping => match (changed, *orders.borrow_and_update()) {
                     (Ok(()), Order::Serve) => self.check_ownership(),
                     // An error means that the node was dropped.
@@ -400,8 +420,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         }
         // If nothing is under way, the shard's memory agrees with the store. The next append or confirm shows whether this
         // node still owns the shard.
-        let is_at_rest = self.shard.is_idle() && !self.shard.has_waiters();
-        if self.opening.is_none() && !is_at_rest {
+        if self.opening.is_none() && !self.shard.is_at_rest() {
             let is_sent = self.persisting.take().is_some() && !self.store.withdraw();
             let loss = if is_sent { Loss::Unknown } else { Loss::NotDone };
             self.handle_lost(loss, "the store does not answer");

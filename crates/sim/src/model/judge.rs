@@ -171,12 +171,12 @@ impl Judge {
     }
 
     /// The shard lost its memory and was opened again. `doubt_happened` says whether the append in doubt had happened,
-    /// `persisted` is the last stored time, and `ready` the time of opening.
+    /// `persisted` is the last stored time, and `ready` the time of opening; none if the shard was handed over without a pause.
     pub fn reopened(
         &mut self,
         doubt_happened: bool,
         persisted: Time,
-        ready: Time,
+        ready: Option<Time>,
     ) -> Result<(), TooManyStates> {
         let mut state = self.durable.take().unwrap_or_else(|| self.live.clone());
         self.waiting.clear();
@@ -225,7 +225,9 @@ impl Judge {
         state.0.extend(earlier);
         for model in &mut state.0 {
             model.forget(persisted);
-            model.reopen(ready);
+            if let Some(ready) = ready {
+                model.reopen(ready);
+            }
         }
         state.unify();
         self.live = state;

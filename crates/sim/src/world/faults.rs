@@ -90,6 +90,7 @@ impl World {
     /// The machine loses power. Requests in flight get no answer, but may have been executed.
     pub(super) fn crash(&mut self) -> Result<(), String> {
         self.report.crashes += 1;
+        self.is_handed = false;
         self.abandon(Loss::Unknown)?;
         self.shard.reject_waiting(Failure::Unavailable);
         self.drain()?;
@@ -117,6 +118,8 @@ impl World {
         self.report.stops += 1;
         // A stop on a completely full disk cannot store its time.
         self.stopped_at = self.shard.engine().map(Engine::time).filter(|_| !self.shard.is_out_of_space());
+        self.is_handed = self.stopped_at.is_some() && !self.awaits_serving && self.random.one_in(2);
+        self.report.hand_overs += u64::from(self.is_handed);
         self.abandon(Loss::NotDone)?;
         let remains = self.memory.kill();
         self.restart(remains)
@@ -136,7 +139,11 @@ impl World {
         let opened = Memory::open(remains, &self.memory_options);
         self.memory =
             Arc::new(opened.map_err(|error| format!("the store does not open after a crash: {error}"))?);
-        let down = if self.random.one_in(10) { DAY } else { self.random.below(10_000) };
+        let down = match self.is_handed {
+            true => self.random.below(200),
+            false if self.random.one_in(10) => DAY,
+            false => self.random.below(10_000),
+        };
         self.say(|| format!("nobody is there for {down} ms"));
         self.after(down, Event::Open { generation: self.generation });
         Ok(())

@@ -75,6 +75,8 @@ pub struct Report {
     pub continued: u64,
     /// Planned stops.
     pub stops: u64,
+    /// Planned stops after which another process went on without a pause.
+    pub hand_overs: u64,
     /// Times that shard time lagged, because more timers were due than one round could execute.
     pub lags: u64,
     /// What the followers of streams did.
@@ -107,6 +109,7 @@ impl Report {
         self.slices += run.slices;
         self.continued += run.continued;
         self.stops += run.stops;
+        self.hand_overs += run.hand_overs;
         self.lags += run.lags;
         self.followers.add(&run.followers);
         self.unreadable += run.unreadable;
@@ -205,6 +208,8 @@ struct World {
     is_fenced: bool,
     /// The process has restarted and does not know the previous shard time.
     is_restarted: bool,
+    /// The last process handed the shard over, so the next opening follows without a pause.
+    is_handed: bool,
     /// Shard time at the last planned stop, until the shard opens again.
     stopped_at: Option<Time>,
     /// Clients cannot reach the process yet.
@@ -260,6 +265,7 @@ impl World {
             read_faults,
             is_fenced: false,
             is_restarted: true,
+            is_handed: false,
             stopped_at: None,
             awaits_serving: false,
             wake_at: None,

@@ -35,16 +35,25 @@ impl World {
                         "shard time went back over a planned stop, from {stopped:?} to {known:?}"
                     ));
                 }
-                if std::mem::replace(&mut self.is_restarted, false) && self.random.one_in(2) {
-                    self.shard.wait_for_serving();
+                let is_handed = std::mem::replace(&mut self.is_handed, false);
+                if std::mem::replace(&mut self.is_restarted, false) && !is_handed && self.random.one_in(2) {
+                    self.shard.wait_for_serving(engine.time());
                     self.awaits_serving = true;
                     let delay = self.random.below(20_000);
                     self.after(delay, Event::Serve);
                 }
-                self.clock = ShardClock::start(known, self.reading());
-                let ready = self.clock.time();
+                let opening = if is_handed { Opening::HandedOver } else { Opening::Interrupted };
+                self.clock = match opening {
+                    Opening::Interrupted => ShardClock::start(known, self.reading()),
+                    Opening::HandedOver => {
+                        let (went_on, _) = self.clock.advance(self.reading());
+                        ShardClock::go_on(went_on.max(engine.time()), self.reading())
+                    }
+                };
+                let time = self.clock.time();
+                let ready = (opening == Opening::Interrupted).then_some(time);
                 self.is_lost_track |= self.judge.reopened(doubt_happened, engine.time(), ready).is_err();
-                self.shard.handle_opened(engine, ready, Opening::Interrupted);
+                self.shard.handle_opened(engine, time, opening);
                 self.followers.shard_opened(&mut self.random);
                 self.look_around();
             }
@@ -52,6 +61,7 @@ impl World {
                 self.say(|| format!("opening fails: {error}"));
                 // The disk may be full or failing. It recovers after a while.
                 self.memory.limit_space(None);
+                self.is_handed = false;
                 self.after(50, Event::Open { generation: self.generation });
             }
             Err(error) => return Err(format!("the shard does not open: {error}")),

@@ -401,7 +401,7 @@ impl Bench {
         self.engine.apply_grace_period(self.now);
         // Waiting requests are lost with the memory, and change nothing.
         self.waiting.clear();
-        let reopened = self.judge.reopened(false, self.engine.time(), self.now);
+        let reopened = self.judge.reopened(false, self.engine.time(), Some(self.now));
         reopened.map_err(|_| "too much is possible for the model".to_string())
     }
 

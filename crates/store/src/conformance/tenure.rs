@@ -246,6 +246,7 @@ pub async fn giving_hands_over(mut cluster: impl Cluster) {
     assert_eq!(later.shard_time_ms, shard_time_ms);
     assert!(later.ago >= ago + Duration::from_secs(2), "{:?} and {ago:?}", later.ago);
     let epoch = take(&*b, SHARD).await;
+    assert_eq!(holding(&view(&*b).await).handed, None, "it counts for one opening");
     check_tail(&*b, SHARD, epoch, 0, 1, 10).await;
     append(&*b, SHARD, epoch, 2, 10).await;
 

@@ -272,10 +272,15 @@ impl Tenure for MemoryNode {
 
 impl Journal for MemoryNode {
     async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
-        match self.cluster.lock().owner(shard)?.node == Some(self.me) {
-            true => self.cluster.next_epoch(shard),
-            false => Err(StoreError::NotOwned),
+        {
+            let mut state = self.cluster.lock();
+            let owner = state.owner(shard)?;
+            if owner.node != Some(self.me) {
+                return Err(StoreError::NotOwned);
+            }
+            owner.handed = None;
         }
+        self.cluster.next_epoch(shard)
     }
 
     async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {

@@ -129,7 +129,8 @@ impl Postgres {
             pool(CONFIRM_CONNECTIONS, patience, None),
             pool(READ_CONNECTIONS, patience, None),
             pool(OWNERSHIP_CONNECTIONS, patience, None),
-            pool(RENEW_CONNECTIONS, patience, Some(notifications)),
+            // If this one hangs, another must renew before the tenure expires.
+            pool(RENEW_CONNECTIONS, patience / 2, Some(notifications)),
             pool(CHECKPOINT_CONNECTIONS, CHECKPOINT_ANSWER.max(patience), None),
         )?;
         let (database, connections) = (connector.location(), CONNECTIONS);
@@ -202,9 +203,13 @@ impl Drop for Postgres {
 
 impl Journal for Postgres {
     async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
-        let epoch = shards::take(&self.tasks, self.me, shard).await?;
-        self.unreleased().take(shard);
-        Ok(epoch)
+        let taken = shards::take(&self.tasks, self.me, shard).await;
+        match taken {
+            Ok(_) => self.unreleased().take(shard),
+            Err(StoreError::NotOwned) => self.unreleased().forget(shard),
+            Err(_) => {}
+        }
+        taken
     }
 
     async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {

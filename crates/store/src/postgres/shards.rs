@@ -13,7 +13,9 @@ const TAIL_BYTES: i64 = 8 << 20;
 
 const TAKE: &str = "
     WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND owner = $2 FOR UPDATE)
-    UPDATE limina.shard SET epoch = epoch + 1 FROM mine WHERE shard.id = mine.id RETURNING epoch";
+    UPDATE limina.shard
+    SET epoch = epoch + 1, is_handed = false, handed_at = NULL, handed_time = NULL
+    FROM mine WHERE shard.id = mine.id RETURNING epoch";
 
 /// First the rows of the owners are locked, and so are their renewals: the claim waits for a running renewal and sees
 /// it, and a later renewal sees the claim.
@@ -54,7 +56,7 @@ const TAIL: &str = "
     ) AS part ON part.before < $3
     WHERE shard.id = $1 ORDER BY part.seq";
 
-/// Gives this node, which must own the shard, a new epoch. Only that epoch may write from now on.
+/// Gives this node, which must own the shard, a new epoch. Only that epoch may write from now on. A hand-over counts for one opening.
 pub(super) async fn take(pool: &Pool, me: NodeId, shard: ShardId) -> Result<Epoch, StoreError> {
     let rows = pool.query(TAKE, &[&from_shard(shard), &from_node(me)]).await?;
     rows.first().map(|row| Epoch(unsigned(row.get(0)))).ok_or(StoreError::NotOwned)

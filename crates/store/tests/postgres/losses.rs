@@ -7,14 +7,15 @@ use super::{
 use bytes::Bytes;
 use limina_pg_server::PgServer;
 use limina_store::{
-    AppendError, ConfirmError, Epoch, Journal, Seq, ShardId, StoreError, Table, postgres::Postgres,
+    Announcement, AppendError, ConfirmError, Epoch, Journal, Seq, ShardId, StoreError, Table, Tenure,
+    postgres::Postgres,
 };
 use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::task::JoinSet;
 
@@ -243,7 +244,31 @@ async fn a_connection_that_hangs_is_not_handed_out_again() {
         let (first, second) = tokio::join!(first, second);
         failures += [first, second].iter().filter(|found| !matches!(found, Ok(Ok(_)))).count();
     }
-    assert_eq!(failures, 1, "so many of 40 met the connection that hangs");
+    // On a busy machine others may be too slow as well. If the connection were handed out again, half of them would meet it.
+    assert!((1..=4).contains(&failures), "{failures} of 40 met the connection that hangs");
+}
+
+/// The connection that renews the tenure hangs. Another one renews it in time.
+#[tokio::test]
+async fn a_tenure_is_renewed_although_its_connection_hangs() {
+    let url = new_database();
+    let tenure = Duration::from_secs(4);
+    let store = connect_with(&url, 1, tenure).await.expect("connect");
+    let renew = || {
+        let (address, host) = ("here".to_owned(), String::new());
+        let (certificate, prepared) = (None, Vec::new());
+        store.renew(Announcement { address, host, is_leaving: false, tenure, certificate, prepared })
+    };
+    renew().await.expect("renew");
+    let holders = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid)
+                   WHERE locktype = 'advisory' AND granted AND datname = current_database()";
+    let holders = client(&url).await.query(holders, &[]).await.expect("a look");
+    assert_eq!(holders.len(), 1);
+
+    let _halted = Halted::new(holders[0].get(0));
+    let begun = Instant::now();
+    while renew().await.is_err() {}
+    assert!(begun.elapsed() < tenure, "{:?}", begun.elapsed());
 }
 
 /// A server process that is stopped until this is dropped.
