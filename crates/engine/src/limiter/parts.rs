@@ -99,8 +99,6 @@ pub(crate) struct TakenWindow {
     owner: GroupOwner,
     values: KeyValues,
     at: TakenAt,
-    /// The override by whose clock a bucket was refilled then. By another clock nothing can be refunded.
-    clock: Option<Position>,
 }
 
 impl TakenWindow {
@@ -187,8 +185,18 @@ pub(crate) fn decide(
         check::undo_all(limiter, turn, undo);
     } else {
         limiter.last_taken_at = Some(now);
-        let is_settled = |entry: usize| entries[entry].hits > 0 && is_estimate(entry);
-        let windows = taken_windows(limiter, now, &undo, &undo_ends, is_settled);
+        let mut windows = taken_windows(limiter, turn, &undo, &undo_ends, &is_estimate);
+        // An estimate of nothing is settled too.
+        for (entry, own) in windows.iter_mut().enumerate() {
+            if entries[entry].hits == 0 && is_estimate(entry) {
+                let touched = groups[range_of(&groups, entry)].iter().filter(|group| !group.is_count());
+                own.extend(touched.map(|group| TakenWindow {
+                    owner: group.owner,
+                    values: group.values.clone(),
+                    at: TakenAt::Window(now),
+                }));
+            }
+        }
         taken = counted
             .into_iter()
             .zip(windows)
@@ -215,10 +223,10 @@ pub(crate) fn decide(
     Ok(Decided { is_refused, limits: limits.collect(), retry_after, taken })
 }
 
-/// What the entries have taken from windows. The steps that would undo it say how the windows were before.
+/// What the entries that will be settled have taken from windows. The steps that would undo it say how the windows were before.
 fn taken_windows(
-    limiter: &Limiter,
-    now: Time,
+    limiter: &mut Limiter,
+    turn: &Turn<'_>,
     undo: &[Undo],
     undo_ends: &[usize],
     is_settled: impl Fn(usize) -> bool,
@@ -234,34 +242,21 @@ fn taken_windows(
                 Undo::Window(o, v, before) if o == owner && v == values => Some(before.as_ref()),
                 _ => None,
             });
-            let group = limiter.groups.find(*owner, values.as_bytes());
-            let after = next.unwrap_or_else(|| check::state_at(limiter, group));
+            let Some(group) = limiter.groups.find(*owner, values.as_bytes()) else { continue };
+            let after = next.unwrap_or_else(|| check::state_at(limiter, Some(group))).cloned();
             let key = GroupKey { owner: *owner, values: values.clone() };
             if let (Some(after), Some(meter)) = (after, meter_of(&limiter.rules, &key)) {
-                own.push(TakenWindow {
-                    owner: *owner,
-                    values: values.clone(),
-                    at: meter.taken(before.as_ref(), after, now),
-                    clock: clock_of(limiter, &key),
+                let mut at = TakenAt::Window(turn.now);
+                limiter.groups.change(group, WriteWhen::Now, |state| {
+                    at = meter.taken(before.as_ref(), &after, state, turn.now, turn.head.position);
                 });
+                own.push(TakenWindow { owner: *owner, values: values.clone(), at });
             }
         }
         begin = *end;
         taken.push(own);
     }
     taken
-}
-
-/// The override by whose clock the group's bucket is refilled. `None` if that is the rule's clock.
-fn clock_of(limiter: &Limiter, key: &GroupKey) -> Option<Position> {
-    match key.owner {
-        GroupOwner::Rule(generation) => {
-            let rule = limiter.rules.by_generation(generation)?;
-            rule.overrides.exact(&rule.keys, &key.values).map(|item| item.stored.id)
-        }
-        GroupOwner::Override { id, .. } => Some(id),
-        GroupOwner::Request(_) => None,
-    }
 }
 
 /// Settles what an entry took from windows: refunds what was taken beyond `actual` as far as it still counts, or counts what
@@ -285,12 +280,10 @@ pub(crate) fn settle(
             None if actual < taken => continue,
             None => limiter.groups.insert(key.owner, &key.values, meter.initial()),
         };
-        let is_same_clock = clock_of(limiter, &key) == window.clock;
         turn.changes.will_write(check::WINDOW_BYTES + key.values.as_bytes().len());
         limiter.groups.change(index, WriteWhen::Now, |state| match actual.checked_sub(taken) {
             Some(more) => meter.take_past_limit(state, at, more),
-            None if is_same_clock => meter.refund(state, at, window.at, taken - actual),
-            None => {}
+            None => meter.refund(state, at, window.at, taken - actual),
         });
     }
     limiter.schedule_window_timers(turn);

@@ -4,14 +4,16 @@
 //! neither rules nor groups. Time never goes back.
 
 use super::terms::{Limit, MAX_COUNT, Window};
-use crate::{Millis, Time, resident};
-use alloc::vec::Vec;
+use crate::{Millis, Position, Time, resident};
+use alloc::{boxed::Box, vec::Vec};
 use serde::{Deserialize, Serialize};
 
 /// The number of entries of a sliding window that keep their exact times.
 const EXACT_ENTRIES: usize = 64;
 /// The number of slots of a sliding window with more entries than that.
 const SLOTS: u128 = 64;
+/// The number of refunds of a bucket of which the order is known exactly.
+const MOST_REFUNDS: usize = 64;
 /// A span of a [`BucketClock`] in which every bucket fills, whatever is missing: at most [`MAX_COUNT`] tokens, each of which
 /// takes a window's length.
 const MORE_THAN_ANY_DEBT: u128 = 1 << 100;
@@ -25,9 +27,42 @@ pub(crate) enum GroupState {
     Fixed { window: u64, used: u64 },
     /// Times and hits, oldest first. The hits of an entry happened after the time of the previous entry, and up to its own.
     Sliding(Vec<(Time, u64)>),
-    /// The reading of the bucket's [`BucketClock`] at which the bucket is full again. `refunded` is the number of tokens,
-    /// rounded up, that were given back from in front of others: by so much earlier, what was taken behind them is refilled.
-    Bucket { full_at: u128, refunded: u64 },
+    /// The reading of the bucket's [`BucketClock`] at which the bucket is full again. It has an order while something that was
+    /// taken may be refunded.
+    Bucket { full_at: u128, order: Option<Box<TakenOrder>> },
+}
+
+/// In which order the units of a bucket were taken, as far as refunds need it. What was taken first is refilled first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TakenOrder {
+    /// The position at which the order was begun. It identifies the order.
+    begun: Position,
+    /// What was missing then, and everything that was taken since.
+    taken: u128,
+    /// What was refunded: the value of `taken` right behind it, and how much of it. In this order.
+    refunds: Vec<(u128, u128)>,
+}
+
+impl TakenOrder {
+    /// How much of what was taken behind this place was not refunded.
+    fn behind(&self, place: u128) -> u128 {
+        let later = self.refunds.iter().rev().take_while(|(end, _)| *end > place);
+        (self.taken - place).saturating_sub(later.map(|(_, units)| units).sum())
+    }
+
+    /// Notes a refund. `missing` is what the bucket misses after it.
+    fn refund(&mut self, end: u128, units: u128, missing: u128) {
+        let index = self.refunds.partition_point(|(other, _)| *other < end);
+        self.refunds.insert(index, (end, units));
+        // A refund only matters to what was taken before it. That has been refilled if all that is missing is behind.
+        let over = self.refunds.iter().take_while(|(end, _)| self.behind(*end) >= missing).count();
+        self.refunds.drain(..over);
+        // What was taken between these two counts as if the second refund were before it too: it may get less back, never more.
+        if self.refunds.len() > MOST_REFUNDS {
+            let (_, units) = self.refunds.remove(1);
+            self.refunds[0].1 += units;
+        }
+    }
 }
 
 /// When hits were taken from a window.
@@ -35,9 +70,8 @@ pub(crate) enum GroupState {
 pub(crate) enum TakenAt {
     /// From a fixed or sliding window, at this time.
     Window(Time),
-    /// From a bucket: the reading of its clock at which the bucket would then have been full again, how much of that was
-    /// for these hits, and how many tokens had been refunded then.
-    Bucket { full_at: u128, units: u128, refunded: u64 },
+    /// From a bucket: its [`TakenOrder`], the place in it right behind these hits, and their units.
+    Bucket { order: Position, end: u128, units: u128 },
 }
 
 /// A limit with its kind of window.
@@ -227,6 +261,21 @@ impl Meter {
     /// than it holds only for a shadow rule, which reports how much was used. Otherwise an override could let a group's own
     /// bucket fall behind by hours.
     pub(crate) fn take(&self, state: &mut GroupState, now: Time, hits: u64, is_shadow: bool) {
+        let most = match self.kind {
+            MeterKind::Bucket { burst, .. } if !is_shadow => burst,
+            _ => MAX_COUNT,
+        };
+        self.take_up_to(state, now, hits, most);
+    }
+
+    /// Adds hits to a window although they exceed the limit. A bucket goes into debt.
+    pub(crate) fn take_past_limit(&self, state: &mut GroupState, now: Time, hits: u64) {
+        // More debt than this is worked off in no time that anybody waits for.
+        self.take_up_to(state, now, hits, MAX_COUNT);
+    }
+
+    /// Adds hits to a window. A bucket misses no more than `most` tokens because of them.
+    fn take_up_to(&self, state: &mut GroupState, now: Time, hits: u64, most: u64) {
         match (self.kind, state) {
             (MeterKind::Fixed { per }, GroupState::Fixed { window, used }) => {
                 let current = now.0 / per.0;
@@ -236,13 +285,19 @@ impl Meter {
                 *used = used.saturating_add(hits);
             }
             (MeterKind::Sliding { per }, GroupState::Sliding(entries)) => slide(entries, per, now, hits),
-            (MeterKind::Bucket { per, burst, clock }, GroupState::Bucket { full_at, refunded }) => {
-                if self.limit != Limit::Unlimited {
-                    let reading = clock.read(now);
-                    forget_refunds(*full_at, refunded, per, reading);
-                    let taken = reading.max(*full_at).saturating_add(tokens(hits, per));
-                    let most = if is_shadow { MAX_COUNT } else { burst };
-                    *full_at = (*full_at).max(taken.min(reading + tokens(most, per)));
+            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at, order }) => {
+                if self.limit == Limit::Unlimited {
+                    return;
+                }
+                let reading = clock.read(now);
+                if *full_at <= reading {
+                    (*full_at, *order) = (reading, None);
+                }
+                let bound = reading.saturating_add(tokens(most, per));
+                let taken = full_at.saturating_add(tokens(hits, per)).min(bound).saturating_sub(*full_at);
+                *full_at += taken;
+                if let Some(order) = order {
+                    order.taken += taken;
                 }
             }
             _ => unreachable!("a window's state is of its rule's kind"),
@@ -281,51 +336,46 @@ impl Meter {
                     }
                 }
             }
-            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at, refunded }) => {
-                let left = full_at.saturating_sub(clock.read(now));
-                let back = tokens(hits, per).min(left);
-                *full_at -= back;
-                *refunded = refunded.saturating_add(tokens_of(back, per));
+            // It is not known when these were taken. As if they were refilled: then no refund can give them back again.
+            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at, .. }) => {
+                *full_at -= tokens(hits, per).min(full_at.saturating_sub(clock.read(now)));
             }
             _ => {}
         }
     }
 
-    /// Adds hits to a window although they exceed the limit. A bucket goes into debt.
-    pub(crate) fn take_past_limit(&self, state: &mut GroupState, now: Time, hits: u64) {
-        match (self.kind, state) {
-            (MeterKind::Fixed { per }, GroupState::Fixed { window, used }) => {
-                let current = now.0 / per.0;
-                if *window != current {
-                    (*window, *used) = (current, 0);
-                }
-                *used = used.saturating_add(hits);
-            }
-            (MeterKind::Sliding { per }, GroupState::Sliding(entries)) => slide(entries, per, now, hits),
-            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at, refunded })
-                if self.limit != Limit::Unlimited =>
-            {
+    /// What must be known of hits that were taken in this turn, to refund them later. `before` and `after` are the states around
+    /// them; `state` is the present one, after everything that was taken in this turn. `position` is that of no earlier turn in
+    /// which hits were taken that can be refunded.
+    pub(crate) fn taken(
+        &self,
+        before: Option<&GroupState>,
+        after: &GroupState,
+        state: &mut GroupState,
+        now: Time,
+        position: Position,
+    ) -> TakenAt {
+        match (self.kind, after, state) {
+            (
+                MeterKind::Bucket { clock, .. },
+                GroupState::Bucket { full_at: after, .. },
+                GroupState::Bucket { full_at, order },
+            ) => {
                 let reading = clock.read(now);
-                forget_refunds(*full_at, refunded, per, reading);
-                // More debt than this is worked off in no time that anybody waits for.
-                let most = reading.saturating_add(tokens(MAX_COUNT, per));
-                let taken = reading.max(*full_at).saturating_add(tokens(hits, per));
-                *full_at = (*full_at).max(taken.min(most));
-            }
-            _ => {}
-        }
-    }
-
-    /// What must be known of hits that were just taken, to refund them later. `before` is the state before them.
-    pub(crate) fn taken(&self, before: Option<&GroupState>, after: &GroupState, now: Time) -> TakenAt {
-        match (self.kind, after) {
-            (MeterKind::Bucket { clock, .. }, GroupState::Bucket { full_at, refunded }) => {
-                let from = match before {
-                    Some(GroupState::Bucket { full_at, .. }) => clock.read(now).max(*full_at),
-                    _ => clock.read(now),
+                let before = match before {
+                    Some(GroupState::Bucket { full_at, .. }) => reading.max(*full_at),
+                    _ => reading,
                 };
-                let units = full_at.saturating_sub(from);
-                TakenAt::Bucket { full_at: *full_at, units, refunded: *refunded }
+                let units = after.saturating_sub(before);
+                if units == 0 {
+                    return TakenAt::Window(now);
+                }
+                let order = order.get_or_insert_with(|| {
+                    let taken = full_at.saturating_sub(reading);
+                    Box::new(TakenOrder { begun: position, taken, refunds: Vec::new() })
+                });
+                let behind = full_at.saturating_sub(*after);
+                TakenAt::Bucket { order: order.begun, end: order.taken.saturating_sub(behind), units }
             }
             _ => TakenAt::Window(now),
         }
@@ -333,8 +383,7 @@ impl Meter {
 
     /// Refunds hits, as far as they still count since they were taken: in the same span of a fixed window, in the entry or
     /// slot of that time of a sliding one. Of a bucket, what has been refilled since is not refunded. Hits that were taken
-    /// before are refilled first, so a refund of those lets later ones be refilled earlier. The bucket does not know which of
-    /// its refunds were of earlier hits: it assumes it of all but those of the last hits.
+    /// before are refilled first, so a refund of those lets later ones be refilled earlier.
     pub(crate) fn refund(&self, state: &mut GroupState, now: Time, taken: TakenAt, hits: u64) {
         match (self.kind, state, taken) {
             (MeterKind::Fixed { per }, GroupState::Fixed { window, used }, TakenAt::Window(time))
@@ -355,18 +404,14 @@ impl Meter {
             }
             (
                 MeterKind::Bucket { per, clock, .. },
-                GroupState::Bucket { full_at, refunded },
-                TakenAt::Bucket { full_at: end, units, refunded: refunded_then },
-            ) => {
-                let since = tokens(refunded.saturating_sub(refunded_then), per);
-                let left = end.saturating_sub(since).saturating_sub(clock.read(now));
-                let back = tokens(hits, per).min(units).min(left).min(*full_at);
-                // Nothing is behind the last hits.
-                let is_last = *full_at == end && *refunded == refunded_then;
+                GroupState::Bucket { full_at, order: Some(order) },
+                TakenAt::Bucket { order: begun, end, units },
+            ) if order.begun == begun => {
+                let missing = full_at.saturating_sub(clock.read(now));
+                let left = missing.saturating_sub(order.behind(end));
+                let back = tokens(hits, per).min(units).min(left);
                 *full_at -= back;
-                if !is_last {
-                    *refunded = refunded.saturating_add(tokens_of(back, per));
-                }
+                order.refund(end, back, missing - back);
             }
             _ => {}
         }
@@ -378,20 +423,13 @@ impl Meter {
             MeterKind::Count => GroupState::Count(0),
             MeterKind::Fixed { .. } => GroupState::Fixed { window: 0, used: 0 },
             MeterKind::Sliding { .. } => GroupState::Sliding(Vec::new()),
-            MeterKind::Bucket { .. } => GroupState::Bucket { full_at: 0, refunded: 0 },
+            MeterKind::Bucket { .. } => GroupState::Bucket { full_at: 0, order: None },
         }
     }
 
-    /// Whether the state is equivalent to none from now on. A bucket that is full because of refunds is not, as long as it
-    /// could be asked for another refund.
+    /// Whether the state is equivalent to none from now on.
     pub(crate) fn is_idle(&self, state: &GroupState, now: Time) -> bool {
-        let is_full = self.used(Some(state), now) == 0;
-        match (self.kind, state) {
-            (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at, refunded }) => {
-                is_full && are_refunds_over(*full_at, *refunded, per, clock.read(now))
-            }
-            _ => is_full,
-        }
+        self.used(Some(state), now) == 0
     }
 }
 
@@ -400,39 +438,27 @@ impl GroupState {
     pub(crate) fn heap(&self) -> u64 {
         match self {
             GroupState::Sliding(entries) => resident::heap(size_of_val(&entries[..])),
-            GroupState::Count(_) | GroupState::Fixed { .. } | GroupState::Bucket { .. } => 0,
+            GroupState::Bucket { order: Some(order), .. } => {
+                resident::heap(size_of_val(&**order)) + resident::heap(size_of_val(&order.refunds[..]))
+            }
+            GroupState::Count(_) | GroupState::Fixed { .. } | GroupState::Bucket { order: None, .. } => 0,
         }
     }
 
     /// Converts the state of a bucket to another clock, with the same tokens left.
     pub(crate) fn convert(&mut self, from: BucketClock, to: BucketClock, now: Time) {
         let debt = debt(self, from, now);
-        if let GroupState::Bucket { full_at, refunded } = self {
-            (*full_at, *refunded) = (to.read(now) + debt, 0);
+        if let GroupState::Bucket { full_at, order } = self {
+            *full_at = to.read(now) + debt;
+            if debt == 0 {
+                *order = None;
+            }
         }
     }
 }
 
 fn tokens(hits: u64, per: Millis) -> u128 {
     u128::from(hits) * u128::from(per.0)
-}
-
-/// The tokens that contain so many units of a clock, rounded up.
-fn tokens_of(units: u128, per: Millis) -> u64 {
-    u64::try_from(units.div_ceil(u128::from(per.0))).unwrap_or(u64::MAX)
-}
-
-/// Whether everything that was ever taken from a bucket would have been refilled by now even without refunds. Then nothing
-/// can be refunded any more.
-fn are_refunds_over(full_at: u128, refunded: u64, per: Millis, reading: u128) -> bool {
-    full_at.saturating_add(tokens(refunded, per)) <= reading
-}
-
-/// Begins to count refunds anew when none of what was taken so far can be refunded any more.
-fn forget_refunds(full_at: u128, refunded: &mut u64, per: Millis, reading: u128) {
-    if are_refunds_over(full_at, *refunded, per, reading) {
-        *refunded = 0;
-    }
 }
 
 /// The units of the clock until the bucket is full.

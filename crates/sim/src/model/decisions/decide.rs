@@ -202,9 +202,10 @@ impl Decisions {
                 is_refused |= is_exceeded && !rule.terms.shadow;
                 exceeded.push(is_exceeded);
             }
-            let is_taken = *hits > 0 && (!is_refused || is_report);
+            // An estimate of nothing is settled too.
+            let is_taken = !is_refused || is_report;
             taken.push(if is_taken { moved.take(now, key_values, *hits, is_report) } else { Vec::new() });
-            if is_taken && moved.is_counted(key_values) {
+            if is_taken && *hits > 0 && moved.is_counted(key_values) {
                 more.push((key_values.clone(), *hits));
             }
         }

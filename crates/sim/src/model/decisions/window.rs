@@ -2,6 +2,7 @@
 //! question. The log also proves, without the rules of refunds, that the window never let pass more than its limit.
 
 use limina_engine::limiter::{Limit, MAX_COUNT, NewRule, Window as Kind};
+use std::collections::VecDeque;
 
 /// Sliding windows are exact up to this many entries. The workload stays below it.
 const MOST_EXACT: usize = 64;
@@ -141,39 +142,28 @@ impl Window {
 
     /// What a bucket misses, in parts of a token of which there are `per`.
     fn missing(&self, per: u64, rates: &Rates, now: u64) -> u64 {
-        // How much will have been refilled when the bucket is full.
-        let mut full = 0_u64;
-        // For each event: `full` before and after it, and the tokens that it gave back from in front of others.
-        let mut around: Vec<(u64, u64, u64)> = Vec::new();
-        for event in &self.0 {
-            let reading = refilled(rates, 0, event.at);
-            let before = full;
-            let mut moved_up = 0;
+        // What is missing, by the place of the take, oldest first. What was taken first is refilled first.
+        let mut missing: VecDeque<(usize, u64)> = VecDeque::new();
+        let mut last = 0;
+        for (place, event) in self.0.iter().enumerate() {
+            refill(&mut missing, refilled(rates, last, event.at));
+            last = event.at;
             match event.what {
                 What::Take { hits, most } => {
-                    let most = reading.saturating_add(most.saturating_mul(per));
-                    full = before.max((before.max(reading) + hits * per).min(most));
+                    let most = most.saturating_mul(per).saturating_sub(sum(&missing));
+                    missing.push_back((place, (hits * per).min(most)));
                 }
-                What::GiveBack(hits) => {
-                    let back = before.saturating_sub(reading).min(hits * per);
-                    moved_up = back.div_ceil(per);
-                    full -= back;
-                }
-                // Only what has not been refilled since. What was missing before it is refilled first, so whatever was given
-                // back since counts as refilled, unless nothing was taken behind it.
+                // Nobody knows when these were taken.
+                What::GiveBack(hits) => refill(&mut missing, hits * per),
                 What::Refund { of, hits } => {
-                    let (before_it, after_it, _) = around[of];
-                    let taken = after_it - before_it.max(refilled(rates, 0, self.0[of].at));
-                    let moved: u64 = around[of + 1..].iter().map(|(.., moved_up)| moved_up * per).sum();
-                    let back = (hits * per).min(taken).min(after_it.saturating_sub(moved + reading));
-                    let is_last = moved == 0 && before == after_it;
-                    moved_up = if is_last { 0 } else { back.div_ceil(per) };
-                    full -= back;
+                    if let Some((_, left)) = missing.iter_mut().find(|(place, _)| *place == of) {
+                        *left -= (hits * per).min(*left);
+                    }
                 }
             }
-            around.push((before, full, moved_up));
         }
-        full.saturating_sub(refilled(rates, 0, now))
+        refill(&mut missing, refilled(rates, last, now));
+        sum(&missing)
     }
 
     /// Whatever the rules of refunds are: of what was taken within the limit, never more than the limit has happened. What was
@@ -225,6 +215,22 @@ impl Window {
             }
         }
         Ok(())
+    }
+}
+
+fn sum(missing: &VecDeque<(usize, u64)>) -> u64 {
+    missing.iter().map(|(_, left)| left).sum()
+}
+
+fn refill(missing: &mut VecDeque<(usize, u64)>, mut by: u64) {
+    while by > 0
+        && let Some((_, left)) = missing.front_mut()
+    {
+        let part = by.min(*left);
+        (by, *left) = (by - part, *left - part);
+        if *left == 0 {
+            missing.pop_front();
+        }
     }
 }
 
