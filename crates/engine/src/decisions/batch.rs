@@ -44,6 +44,11 @@ impl Progress {
         Reply::Batch(self.results[from..].to_vec())
     }
 
+    /// The results of the first items, which an earlier request had.
+    pub(crate) fn restored(&mut self, count: usize) -> &mut [Result<Reply, Refusal>] {
+        &mut self.results[..count]
+    }
+
     pub(crate) fn take_results(&mut self) -> Reply {
         Reply::Batch(core::mem::take(&mut self.results))
     }

@@ -92,9 +92,10 @@ pub enum Refusal {
     OperationAlreadyInFinalState {
         /// The operation.
         operation_id: Name,
-        /// How it has ended. `None` if it is an operation of the ledger: its limits tell.
+        /// How it has ended. `None` if it is an operation of the ledger: its limits tell. Also `None` in the repeated answer to a
+        /// batch, which does not read it again.
         state: Option<State>,
-        /// The position of its end, or the view of the ledger's operation.
+        /// The position of its end, or the view of the ledger's operation. In the repeated answer to a batch, its fencing token.
         position: Position,
     },
     /// The same request has come again and waits in place of this one.

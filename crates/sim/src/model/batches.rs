@@ -30,10 +30,12 @@ struct Begun {
     changed: Changed,
     /// When the first results were kept under the idempotency key.
     given: Option<u64>,
+    /// How many of the results an earlier request had.
+    restored: usize,
 }
 
 impl Begun {
-    const NOTHING: Begun = Begun { results: None, changed: Changed::No, given: None };
+    const NOTHING: Begun = Begun { results: None, changed: Changed::No, given: None, restored: 0 };
 
     fn len(&self) -> usize {
         self.results.as_ref().map_or(0, len)
@@ -107,10 +109,11 @@ impl Namespace {
         for (begun, namespace) in begun(now, request, live, self) {
             let done = begun.len();
             let told = answer.map(|answer| (results(answer, 0..done), results(answer, done..items)));
-            if let (Some((first, _)), Some(results)) = (&told, &begun.results)
-                && first != results
+            let shown = begun.results.clone().map(|results| namespace.repeated(now, results, begun.restored));
+            if let (Some((first, _)), Some(shown)) = (&told, &shown)
+                && first != shown
             {
-                expected.push_str(&format!("it begins with {results:?}"));
+                expected.push_str(&format!("it begins with {shown:?}"));
                 continue;
             }
             let rest = told.as_ref().map(|(_, rest)| rest);
@@ -173,7 +176,7 @@ impl Begun {
     fn and(self, now: Time, outcome: &Outcome, changed: Changed) -> Begun {
         let changed = self.changed.max(changed);
         let given = self.given.or_else(|| (changed != Changed::No).then_some(now.0));
-        Begun { results: join(self.results.as_ref(), Some(outcome)), changed, given }
+        Begun { results: join(self.results.as_ref(), Some(outcome)), changed, given, ..self }
     }
 }
 
@@ -202,6 +205,7 @@ fn begun(
         results: kept.progress.clone(),
         changed: if kept.is_certain { Changed::Yes } else { Changed::Unclear },
         given: Some(kept.given),
+        restored: kept.progress.as_ref().map_or(0, len),
     };
     let mut ways = vec![(begun, namespace.clone())];
     if !kept.is_certain {

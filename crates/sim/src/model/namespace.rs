@@ -152,9 +152,37 @@ impl Namespace {
                 let (info, _) = self.at_decisions(now, |decisions, turn| decisions.open_info(turn, token));
                 **kept = Decision { repeated: true, ..info? };
             }
+            (None, Outcome::Decisions(Ok(engine_decisions::Reply::Batch(_)))) => {
+                outcome = self.repeated(now, outcome, usize::MAX);
+            }
             _ => {}
         }
         known.then_some(outcome)
+    }
+
+    /// The first results of a batch, as a repeated request is shown them: open decisions as they are now, and those that have ended
+    /// as refusals.
+    pub(super) fn repeated(&self, now: Time, mut outcome: Outcome, restored: usize) -> Outcome {
+        let Outcome::Decisions(Ok(engine_decisions::Reply::Batch(results))) = &mut outcome else {
+            return outcome;
+        };
+        for result in results.iter_mut().take(restored) {
+            let Ok(engine_decisions::Reply::Decided(kept)) = result else { continue };
+            let Some(token) = kept.fencing_token else { continue };
+            let (info, _) =
+                self.clone().at_decisions(now, |decisions, turn| decisions.open_info(turn, token));
+            *result = match info {
+                Some(info) => {
+                    Ok(engine_decisions::Reply::Decided(Box::new(Decision { repeated: true, ..info })))
+                }
+                None => Err(engine_decisions::Refusal::OperationAlreadyInFinalState {
+                    operation_id: kept.operation_id.clone(),
+                    state: None,
+                    position: token,
+                }),
+            };
+        }
+        outcome
     }
 
     pub(super) fn run(
