@@ -4,7 +4,7 @@
 //! namespace has the rules of the new configuration: without its rule, a descriptor would have no limit.
 
 use crate::{
-    rules::{Applier, ENVOY, INTERVAL},
+    rules::{Applier, ENVOY, Few, INTERVAL},
     watch::{self, MAX_BYTES, MAX_READINGS, SETTLED, Stamp},
 };
 use limina_engine::limiter::{NewRule, SetRule};
@@ -14,39 +14,20 @@ use limina_server::{EnvoyLimits, rules_file::Rules};
 use std::{
     collections::BTreeSet,
     convert::Infallible,
-    fmt,
     io::{Error as IoError, Read},
     path::{Path, PathBuf},
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-/// The most problems in one error text.
-const MAX_PROBLEMS: usize = 3;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EnvoyError {
     #[error("Envoy's configuration {} cannot be read: {why}", .path.display())]
     Unreadable { path: PathBuf, why: String },
-    #[error("Envoy's configuration {} is not valid: {}", .path.display(), Few(.problems))]
+    #[error("Envoy's configuration {} is not valid: {}", .path.display(), Few(.problems, "limina rules check --envoy"))]
     Invalid { path: PathBuf, problems: Vec<ConfigError> },
     #[error("waiting for SIGHUP")]
     Signal(#[source] IoError),
-}
-
-/// Shows the first problems, and how many more there are.
-struct Few<'a>(&'a [ConfigError]);
-
-impl fmt::Display for Few<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (place, problem) in self.0.iter().take(MAX_PROBLEMS).enumerate() {
-            write!(f, "{}{problem}", if place > 0 { "; " } else { "" })?;
-        }
-        match self.0.len().saturating_sub(MAX_PROBLEMS) {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more, see `limina rules check --envoy`"),
-        }
-    }
 }
 
 /// Reads the configuration once.

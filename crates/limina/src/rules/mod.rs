@@ -37,23 +37,23 @@ const MAX_PROBLEMS: usize = 3;
 pub(crate) enum RulesError {
     #[error("the rules file {} cannot be read: {why}", .path.display())]
     Unreadable { path: PathBuf, why: String },
-    #[error("the rules file {} is not valid: {}", .path.display(), Few(.problems))]
+    #[error("the rules file {} is not valid: {}", .path.display(), Few(.problems, "limina rules check"))]
     Invalid { path: PathBuf, problems: Vec<Problem> },
     #[error("waiting for SIGHUP")]
     Signal(#[source] IoError),
 }
 
-/// Shows the first problems, and how many more there are.
-struct Few<'a>(&'a [Problem]);
+/// Shows the first problems, how many more there are, and the command that shows all of them.
+pub(crate) struct Few<'a, P>(pub(crate) &'a [P], pub(crate) &'static str);
 
-impl fmt::Display for Few<'_> {
+impl<P: fmt::Display> fmt::Display for Few<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, problem) in self.0.iter().take(MAX_PROBLEMS).enumerate() {
             write!(f, "{}{problem}", if place > 0 { "; " } else { "" })?;
         }
         match self.0.len().saturating_sub(MAX_PROBLEMS) {
             0 => Ok(()),
-            more => write!(f, "; and {more} more, see `limina rules check`"),
+            more => write!(f, "; and {more} more, see `{}`", self.1),
         }
     }
 }
