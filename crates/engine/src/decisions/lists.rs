@@ -95,6 +95,30 @@ pub(super) fn repeat(
     Some(Reply::Decided(Box::new(decision)))
 }
 
+/// Brings kept results of a batch up to date: a decision that is open is shown as it is now, with the limits of the first answer,
+/// and one that has ended is a refusal.
+pub(crate) fn repeat_results(
+    decisions: &Decisions,
+    families: &Families<'_>,
+    now: Time,
+    results: &mut [Result<Reply, Refusal>],
+) {
+    for result in results {
+        let Ok(Reply::Decided(kept)) = result else { continue };
+        let Some(position) = kept.fencing_token else { continue };
+        match decisions.find(&kept.operation_id).filter(|open| open.position == position) {
+            Some(open) => {
+                let limits = core::mem::take(&mut kept.limits);
+                **kept = Decision { repeated: true, limits, ..open.without_limits(families, now) };
+            }
+            None => {
+                let operation_id = kept.operation_id.clone();
+                *result = Err(Refusal::OperationAlreadyInFinalState { operation_id, state: None, position });
+            }
+        }
+    }
+}
+
 /// The decision as it is now. If the answer would be too large, the limits are left out.
 fn info(open: &Open, families: &Families<'_>, now: Time, max_bytes: usize) -> Decision {
     let mut budget = AnswerBudget::new(max_bytes);

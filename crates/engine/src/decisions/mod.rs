@@ -21,12 +21,13 @@ mod state;
 mod waiting;
 
 pub use command::{Batch, BatchItem, Command, Decide, PartCheck, Parts, Settle};
+pub(crate) use lists::repeat_results;
 pub use reply::{Decision, HoldOfDecision, Refusal, Refused, Reply, State};
 pub(crate) use state::Decisions;
 pub(crate) use waiting::{end_waits, grant_next};
 
 use crate::{
-    Name, Position, Time, WaitId, answer_size,
+    Name, Position, Time, WaitId,
     events::Events,
     ledger::{self, Ledger},
     limiter::Limiter,
@@ -132,31 +133,10 @@ pub(crate) fn repeat_reply(
     match reply {
         Reply::Decided(kept) => lists::repeat(decisions, families, now, &kept, max_answer),
         Reply::Batch(mut results) => {
-            repeat_results(decisions, families, now, &mut results, max_answer);
+            repeat_results(decisions, families, now, &mut results);
             Some(Reply::Batch(results))
         }
         other => Some(other),
-    }
-}
-
-/// Brings kept results of a batch up to date: a decision that is open is shown as it is now, and one that has ended is a refusal.
-pub(crate) fn repeat_results(
-    decisions: &Decisions,
-    families: &Families<'_>,
-    now: Time,
-    results: &mut [Result<Reply, Refusal>],
-    max_answer: usize,
-) {
-    let mut left = max_answer;
-    for result in results {
-        if let Ok(Reply::Decided(kept)) = result
-            && let Some(position) = kept.fencing_token
-        {
-            let operation_id = kept.operation_id.clone();
-            *result = lists::repeat(decisions, families, now, kept, left)
-                .ok_or(Refusal::OperationAlreadyInFinalState { operation_id, state: None, position });
-        }
-        left = left.saturating_sub(answer_size::estimate(result));
     }
 }
 

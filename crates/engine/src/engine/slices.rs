@@ -97,7 +97,7 @@ fn run_slice(
         }
         job.is_begun = true;
     }
-    if let Some(applied) = read_kept_parts(families, turn, job, slice, max_answer)? {
+    if let Some(applied) = read_kept_parts(families, turn, job, slice)? {
         return Ok(applied);
     }
     let Job { request, changed, progress, .. } = job;
@@ -136,7 +136,7 @@ fn run_slice(
             Ok(Applied::Unfinished)
         }
         Ok(Sliced::Done) if job.kept.is_none() => {
-            let (outcome, is_relaxed) = take_answer(families, turn, job, max_answer);
+            let (outcome, is_relaxed) = take_answer(families, turn, job);
             if let (Some(idempotency), true) = (&job.request.idempotency, job.changed) {
                 idempotency::keep(turn, idempotency, &outcome, job.replaced);
             }
@@ -144,7 +144,7 @@ fn run_slice(
         }
         Ok(Sliced::Done) => {
             keep_results(turn, job, true);
-            let (outcome, is_relaxed) = take_answer(families, turn, job, max_answer);
+            let (outcome, is_relaxed) = take_answer(families, turn, job);
             Ok(Applied::Done { outcome, is_relaxed })
         }
         Err(CannotRun::Missing(missing)) => Err(missing),
@@ -160,7 +160,6 @@ fn read_kept_parts(
     turn: &mut Turn<'_>,
     job: &mut Job,
     slice: &mut Slice,
-    max_answer: usize,
 ) -> Result<Option<Applied>, Missing> {
     let Job { request, kept: Some(kept), progress, restored, kept_results, .. } = job else {
         return Ok(None);
@@ -192,7 +191,7 @@ fn read_kept_parts(
         (*restored, *kept_results) = (done, done);
     }
     let was_done = is_read_back && kept.is_complete();
-    Ok(was_done.then(|| Applied::durable(take_answer(families, turn, job, max_answer).0)))
+    Ok(was_done.then(|| Applied::durable(take_answer(families, turn, job).0)))
 }
 
 /// Stores the results since the last turn, if the request has a key and has changed something.
@@ -207,12 +206,7 @@ fn keep_results(turn: &mut Turn<'_>, job: &mut Job, is_complete: bool) {
 }
 
 /// The whole answer, and whether it may be released before it is durable.
-fn take_answer(
-    families: &mut Families,
-    turn: &Turn<'_>,
-    job: &mut Job,
-    max_answer: usize,
-) -> (Outcome, bool) {
+fn take_answer(families: &mut Families, turn: &Turn<'_>, job: &mut Job) -> (Outcome, bool) {
     let Job { request, progress, restored, .. } = job;
     let (batch, progress) = batch_of(request, progress);
     let is_relaxed = match batch {
@@ -221,7 +215,7 @@ fn take_answer(
         BatchCommand::Operations(_) => {
             let (decisions, families) = families.split();
             let restored = progress.decisions.restored(*restored);
-            decisions::repeat_results(decisions, &families, turn.now, restored, max_answer);
+            decisions::repeat_results(decisions, &families, turn.now, restored);
             false
         }
     };

@@ -47,7 +47,7 @@ impl TakenOrder {
     /// How much of what was taken behind this place was not refunded.
     fn behind(&self, place: u128) -> u128 {
         let later = self.refunds.iter().rev().take_while(|(end, _)| *end > place);
-        (self.taken - place).saturating_sub(later.map(|(_, units)| units).sum())
+        self.taken.saturating_sub(place).saturating_sub(later.map(|(_, units)| units).sum())
     }
 
     /// Notes a refund. `missing` is what the bucket misses after it.

@@ -160,8 +160,8 @@ impl Namespace {
         known.then_some(outcome)
     }
 
-    /// The first results of a batch, as a repeated request is shown them: open decisions as they are now, and those that have ended
-    /// as refusals.
+    /// The first results of a batch, as a repeated request is shown them: open decisions as they are now, with the limits of the first
+    /// answer, and those that have ended as refusals.
     pub(super) fn repeated(&self, now: Time, mut outcome: Outcome, restored: usize) -> Outcome {
         let Outcome::Decisions(Ok(engine_decisions::Reply::Batch(results))) = &mut outcome else {
             return outcome;
@@ -172,9 +172,11 @@ impl Namespace {
             let (info, _) =
                 self.clone().at_decisions(now, |decisions, turn| decisions.open_info(turn, token));
             *result = match info {
-                Some(info) => {
-                    Ok(engine_decisions::Reply::Decided(Box::new(Decision { repeated: true, ..info })))
-                }
+                Some(info) => Ok(engine_decisions::Reply::Decided(Box::new(Decision {
+                    repeated: true,
+                    limits: kept.limits.clone(),
+                    ..info
+                }))),
                 None => Err(engine_decisions::Refusal::OperationAlreadyInFinalState {
                     operation_id: kept.operation_id.clone(),
                     state: None,
