@@ -177,14 +177,16 @@ fn connections_leave_file_descriptors_to_the_store() {
     ledger.create("a");
     let idle: Vec<TcpStream> =
         (0..200).map(|_| TcpStream::connect(server.address()).expect("a connection")).collect();
+    // Asked at once: those that are accepted are closed after a while, because they send nothing.
+    let refused = || idle.iter().filter(|stream| is_refused(stream)).count();
+    let enough = eventually(|| Some(refused()).filter(|refused| *refused >= 100));
+    assert!(enough.is_some_and(|refused| refused < 200), "{enough:?} of 200 were refused");
     for round in 0..60 {
         let operations = (0..300).map(|n| hold(&format!("{round:0200}/{n}"), &[("a", 1)])).collect();
         let reply = ledger.post("/hold/batch", batch(operations)).ok();
         assert!(results(&reply).iter().all(|result| result["status"] == 200), "{}", reply.text);
     }
     ledger.values(&["a"]).ok().value("a", 0, 60 * 300);
-    let refused = idle.iter().filter(|stream| is_refused(stream)).count();
-    assert!((100..200).contains(&refused), "{refused} of 200 were refused");
     let log = server.log();
     let warnings = log.lines().filter(|line| line.contains("connections are refused")).count();
     assert!((1..20).contains(&warnings), "{warnings} warnings");
