@@ -49,7 +49,7 @@ impl TenureGuard {
         self.set(0);
     }
 
-    /// Other nodes may end the tenure before it expires, until it is renewed.
+    /// This node's session with the store has ended. Until the next renewal, other nodes may end the tenure before it expires.
     pub(crate) fn doubt(&self) {
         self.sure_until.store(0, Ordering::Release);
     }

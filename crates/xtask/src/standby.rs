@@ -21,6 +21,6 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     packages::install(&[packages::POSTGRES])?;
     let mut test = Command::new(env!("CARGO"));
     test.args(["test", "--package", "limina", "--test", "cluster", "--"]);
-    test.args(["--ignored", "--exact", "--nocapture", TEST]).env("STANDBY_ROUNDS", rounds.to_string());
+    test.args(["--exact", "--nocapture", TEST]).env("STANDBY_ROUNDS", rounds.to_string());
     crate::run(test)
 }

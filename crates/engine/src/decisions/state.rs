@@ -323,20 +323,19 @@ impl Decisions {
         if is_sound && self.insert(open) { Ok(()) } else { Err(Malformed) }
     }
 
-    /// Gives each decision at least its whole ttl from `ready` on. Returns whether any is open.
+    /// Gives each decision at least its whole ttl from `ready` on.
     pub(crate) fn apply_grace_period(
         &mut self,
         families: &mut Families<'_>,
         ready: Time,
         namespace: NamespaceId,
         timers: &mut Timers,
-    ) -> bool {
+    ) {
         for open in self.open.values_mut() {
             timers.cancel(open.timer_key(namespace));
             open.expires_at = open.expires_at.max(ready.after(open.request.ttl));
             timers.set(open.timer_key(namespace), open.timer());
             open.extend_parts(families);
         }
-        !self.open.is_empty()
     }
 }

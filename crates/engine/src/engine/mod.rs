@@ -81,22 +81,21 @@ impl Engine {
     /// was away. Call it right after opening, unless the shard was handed over without a pause. A next owner to which the shard is
     /// handed over applies the same grace period again.
     pub fn apply_grace_period(&mut self, ready: Time) {
-        if self.extend_holders(ready) {
+        let Sizes { limiter, locks, decisions, .. } = self.context.sizes;
+        if limiter.leases + locks.held + decisions > 0 {
             self.meta.grace_at = Some(ready);
             self.is_meta_stored = false;
+            self.extend_holders(ready);
         }
     }
 
-    /// Returns whether there are any holders.
-    fn extend_holders(&mut self, ready: Time) -> bool {
-        let mut any = false;
+    fn extend_holders(&mut self, ready: Time) {
         for Namespace { id, families, .. } in self.namespaces.values_mut() {
-            any |= families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
-            any |= families.locks.apply_grace_period(ready, *id, &mut self.context.timers);
+            families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
+            families.locks.apply_grace_period(ready, *id, &mut self.context.timers);
             let (decisions, mut families) = families.split();
-            any |= decisions.apply_grace_period(&mut families, ready, *id, &mut self.context.timers);
+            decisions.apply_grace_period(&mut families, ready, *id, &mut self.context.timers);
         }
-        any
     }
 
     /// The latest time that was passed to this engine. Time must never go back behind it.

@@ -215,19 +215,13 @@ impl Limiter {
         }
     }
 
-    /// Gives each lease at least its whole ttl from `now` on. Returns whether there is any lease.
-    pub(crate) fn apply_grace_period(
-        &mut self,
-        now: Time,
-        namespace: NamespaceId,
-        timers: &mut Timers,
-    ) -> bool {
+    /// Gives each lease at least its whole ttl from `now` on.
+    pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
         for lease in self.leases.values_mut().filter(|lease| lease.operation_id.is_none()) {
             timers.cancel(lease.timer_key(namespace));
             lease.expires_at = lease.expires_at.max(now.after(lease.ttl));
             timers.set(lease.timer_key(namespace), lease.timer());
         }
-        !self.leases.is_empty()
     }
 
     /// Sets the timers of the loaded leases.

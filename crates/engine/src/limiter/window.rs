@@ -54,10 +54,12 @@ impl TakenOrder {
     fn refund(&mut self, end: u128, units: u128, missing: u128) {
         let index = self.refunds.partition_point(|(other, _)| *other < end);
         self.refunds.insert(index, (end, units));
-        // A refund only matters to what was taken before it. That has been refilled if all that is missing is behind.
+        // A refund only matters to hits that were taken before it. They have been refilled if everything that is missing was taken
+        // after it.
         let over = self.refunds.iter().take_while(|(end, _)| self.behind(*end) >= missing).count();
         self.refunds.drain(..over);
-        // What was taken between these two counts as if the second refund were before it too: it may get less back, never more.
+        // The two oldest refunds are joined at the place of the first. Hits that were taken between them then seem to be refilled
+        // earlier than they are, so they may get less back than they could, never more.
         if self.refunds.len() > MOST_REFUNDS {
             let (_, units) = self.refunds.remove(1);
             self.refunds[0].1 += units;
@@ -336,7 +338,7 @@ impl Meter {
                     }
                 }
             }
-            // It is not known when these were taken. As if they were refilled: then no refund can give them back again.
+            // Which hits are given back is not known. The oldest count as refilled, so that no refund returns them once more.
             (MeterKind::Bucket { per, clock, .. }, GroupState::Bucket { full_at, .. }) => {
                 *full_at -= tokens(hits, per).min(full_at.saturating_sub(clock.read(now)));
             }

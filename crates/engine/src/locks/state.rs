@@ -411,18 +411,12 @@ impl Locks {
         }
     }
 
-    /// Gives each grant at least its whole ttl from `now` on. Returns whether there is any grant.
-    pub(crate) fn apply_grace_period(
-        &mut self,
-        now: Time,
-        namespace: NamespaceId,
-        timers: &mut Timers,
-    ) -> bool {
+    /// Gives each grant at least its whole ttl from `now` on.
+    pub(crate) fn apply_grace_period(&mut self, now: Time, namespace: NamespaceId, timers: &mut Timers) {
         for grant in self.grants.values_mut().filter(|grant| grant.operation_id.is_none()) {
             timers.cancel(grant.timer_key(namespace));
             grant.expires_at = grant.expires_at.max(now.after(grant.ttl));
             timers.set(grant.timer_key(namespace), Timer::LockExpiry { token: grant.token });
         }
-        !self.grants.is_empty()
     }
 }

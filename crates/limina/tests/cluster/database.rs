@@ -85,7 +85,7 @@ fn while_the_database_hangs_requests_are_answered_with_503() {
     }
 }
 
-/// Nobody can be given its shards, and the store cannot be told that the node leaves.
+/// The node can neither give its shards away nor tell the store that it leaves.
 #[test]
 fn a_node_stops_while_the_database_hangs() {
     let (server, url) = private();

@@ -92,12 +92,7 @@ fn a_holder_has_its_full_time_again_after_its_owner_died() {
     cluster.node(1).kill();
     let died = Instant::now();
 
-    let left = held.left(&cluster[2]);
-    let least = HOUR - died.elapsed().as_millis() as u64 - slack(died.elapsed());
-    assert!(
-        left.iter().all(|left| (least..=HOUR).contains(left)),
-        "{left:?} left, at least {least} expected"
-    );
+    held.has_full_time_since(died, &cluster[2]);
     let told = waiter.answer().reply;
     let code = told.code().to_owned();
     told.refused(503, &code);
@@ -117,12 +112,7 @@ fn a_holder_has_its_full_time_again_after_a_death_and_a_hand_over() {
     let third = 2 - second;
     cluster.node(second).stop();
 
-    let left = held.left(&cluster[third]);
-    let least = HOUR - died.elapsed().as_millis() as u64 - slack(died.elapsed());
-    assert!(
-        left.iter().all(|left| (least..=HOUR).contains(left)),
-        "{left:?} left, at least {least} expected"
-    );
+    held.has_full_time_since(died, &cluster[third]);
     held.stays(&cluster[third], &cluster[third]);
 }
 
@@ -144,12 +134,7 @@ fn a_holder_has_its_full_time_again_after_the_database_was_away() {
     let back = Instant::now();
     cluster.settle(&[0]);
 
-    let left = held.left(&cluster[0]);
-    let least = HOUR - back.elapsed().as_millis() as u64 - slack(back.elapsed());
-    assert!(
-        left.iter().all(|left| (least..=HOUR).contains(left)),
-        "{left:?} left, at least {least} expected"
-    );
+    held.has_full_time_since(back, &cluster[0]);
     held.stays(&cluster[0], &cluster[0]);
 }
 
@@ -280,6 +265,17 @@ impl Held {
         let lease = format!("/leases/{}", encode(&self.lease.id));
         let lease = insist(|| self.limiter(node).request("GET", &lease)).ok();
         [lock.number("expires_in_ms"), lease.number("expires_in_ms")]
+    }
+
+    /// Both were given their full time at this instant or later.
+    #[track_caller]
+    fn has_full_time_since(&self, instant: Instant, node: &Server) {
+        let left = self.left(node);
+        let least = HOUR - instant.elapsed().as_millis() as u64 - slack(instant.elapsed());
+        assert!(
+            left.iter().all(|left| (least..=HOUR).contains(left)),
+            "{left:?} left, at least {least} expected"
+        );
     }
 
     /// Nobody else gets them before they are given back; then tokens go on growing.

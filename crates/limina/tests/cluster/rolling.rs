@@ -61,7 +61,7 @@ fn a_rolling_restart_loses_no_request() {
             "{done} requests, {refused} answers were 503, {lost} were lost; the longest took {longest:?}"
         );
         println!("{summary}");
-        // None, unless the machine is so busy that a move takes longer than requests wait.
+        // None fails, unless the machine is so busy that a shard moves for longer than requests wait.
         assert!((refused + lost) * 100 <= done, "more than 1 % failed: {summary}");
     });
 }

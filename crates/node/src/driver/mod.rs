@@ -117,8 +117,8 @@ pub(crate) enum Order {
 pub(crate) enum Closed {
     /// Everything is stored. The shard's clock goes on at the next owner.
     Stored(ShardClock),
-    /// The shard was lost and could not be opened again, or there was no space for what is written last. Its next opening is one after an
-    /// interruption.
+    /// Not everything is stored: the shard was lost and could not be opened again, or the store had no space for its last append. Whoever
+    /// opens it next must treat that as an interruption.
     Interrupted,
 }
 

@@ -190,7 +190,7 @@ impl FjallTable {
         };
         let mut states = self.shared.state.subscribe();
         let open = states.wait_for(|state| matches!(state, State::Open(_)));
-        // What it returns locks the state, and must be gone before the state is borrowed again.
+        // The value that `wait_for` returns locks the state, so it is dropped before the state is borrowed again.
         drop(tokio::time::timeout_at((closed.since + REOPEN_TIMEOUT).into(), open).await);
         self.shared.current()
     }

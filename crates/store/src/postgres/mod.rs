@@ -129,7 +129,7 @@ impl Postgres {
             pool(CONFIRM_CONNECTIONS, patience, None),
             pool(READ_CONNECTIONS, patience, None),
             pool(OWNERSHIP_CONNECTIONS, patience, None),
-            // If this one hangs, another must renew before the tenure expires.
+            // A hung connection is given up after half a tenure, so that another one renews before the tenure expires.
             pool(RENEW_CONNECTIONS, patience / 2, Some(notifications)),
             pool(CHECKPOINT_CONNECTIONS, CHECKPOINT_ANSWER.max(patience), None),
         )?;

@@ -56,7 +56,8 @@ const TAIL: &str = "
     ) AS part ON part.before < $3
     WHERE shard.id = $1 ORDER BY part.seq";
 
-/// Gives this node, which must own the shard, a new epoch. Only that epoch may write from now on. A hand-over counts for one opening.
+/// Gives this node, which must own the shard, a new epoch. Only that epoch may write from now on. Also forgets that
+/// the shard was handed over: if this node opens it again later, clients were interrupted.
 pub(super) async fn take(pool: &Pool, me: NodeId, shard: ShardId) -> Result<Epoch, StoreError> {
     let rows = pool.query(TAKE, &[&from_shard(shard), &from_node(me)]).await?;
     rows.first().map(|row| Epoch(unsigned(row.get(0)))).ok_or(StoreError::NotOwned)

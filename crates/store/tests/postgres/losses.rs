@@ -220,7 +220,8 @@ async fn without_a_server_calls_fail_after_a_while() {
 async fn a_connection_that_hangs_is_not_handed_out_again() {
     let server = PgServer::start().expect("PostgreSQL starts");
     let url = server.url(&server.new_database().expect("a database"));
-    let patience = Duration::from_secs(3);
+    // Half of it is more than any other look-up takes, even on a busy machine.
+    let patience = Duration::from_secs(10);
     let store = connect_with(&url, 1, patience).await.expect("connect");
     // Look-ups by key share a statement, and scans do not.
     let look_up = || store.scan(ShardId(0), Bytes::new(), Bytes::from_static(b"key"), 1);
@@ -244,8 +245,7 @@ async fn a_connection_that_hangs_is_not_handed_out_again() {
         let (first, second) = tokio::join!(first, second);
         failures += [first, second].iter().filter(|found| !matches!(found, Ok(Ok(_)))).count();
     }
-    // On a busy machine others may be too slow as well. If the connection were handed out again, half of them would meet it.
-    assert!((1..=4).contains(&failures), "{failures} of 40 met the connection that hangs");
+    assert_eq!(failures, 1, "so many of 40 met the connection that hangs");
 }
 
 /// The connection that renews the tenure hangs. Another one renews it in time.

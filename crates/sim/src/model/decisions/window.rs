@@ -153,7 +153,7 @@ impl Window {
                     let most = most.saturating_mul(per).saturating_sub(sum(&missing));
                     missing.push_back((place, (hits * per).min(most)));
                 }
-                // Nobody knows when these were taken.
+                // Which take these hits are of is not known, so the oldest are given back.
                 What::GiveBack(hits) => refill(&mut missing, hits * per),
                 What::Refund { of, hits } => {
                     if let Some((_, left)) = missing.iter_mut().find(|(place, _)| *place == of) {
