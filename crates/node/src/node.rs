@@ -311,26 +311,31 @@ impl Node {
     pub async fn stop(self) {
         self.service.begin_stop();
         self.leaving.stage.send_replace(Stage::End);
-        let tasks = match self.serving {
+        match self.serving {
             Serving::Alone(tasks) => {
                 let close = |(order, task): (watch::Sender<Order>, JoinHandle<()>)| {
                     order.send_replace(Order::Close { to: None });
                     task
                 };
-                tasks.into_iter().map(close).collect()
+                join(tasks.into_iter().map(close).collect::<Vec<_>>()).await;
+                // The checkpointer ends after the shards: an append may wait for a checkpoint.
+                let _nobody_listens = self.stop.send(true);
             }
-            Serving::AmongOthers(manager) => vec![manager],
-        };
-        join(tasks).await;
-        // The checkpointer ends after the shards: an append may wait for a checkpoint.
-        let _nobody_listens = self.stop.send(true);
+            Serving::AmongOthers(manager) => {
+                join([manager]).await;
+                // The next owners of the shards do not need what is being written or read here, and the store may hang.
+                self.background.iter().for_each(JoinHandle::abort);
+            }
+        }
         join(self.background).await;
     }
 }
 
 async fn join(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
     for task in tasks {
-        if let Err(error) = task.await {
+        if let Err(error) = task.await
+            && !error.is_cancelled()
+        {
             tracing::error!(%error, "a task failed");
         }
     }

@@ -8,7 +8,7 @@ use limina_node::{
 };
 use limina_store::{
     Announcement, AppendError, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, NodeId, Records, Seq,
-    StoreError, Table, Tenure, View,
+    StoreError, StoredFilter, Table, Tenure, View,
     memory::{self, Cluster, MemoryNode, MemoryOptions},
 };
 use prometheus_client::{encoding::text::encode, registry::Registry};
@@ -72,7 +72,7 @@ async fn eventually(mut is_met: impl FnMut() -> bool) {
 /// The tenure is renewed even while a claim hangs.
 #[tokio::test]
 async fn a_claim_that_hangs_holds_up_no_renewal() {
-    let store = Arc::new(CountingStore::new(&cluster(), true));
+    let store = Arc::new(CountingStore::new(&cluster(), Some(Hanging::Claims)));
     let _node = join(store.clone(), "here").await.expect("the address is free");
     eventually(|| store.claims.load(Ordering::SeqCst) > 0).await;
     let renewals = store.renewals.load(Ordering::SeqCst);
@@ -80,11 +80,20 @@ async fn a_claim_that_hangs_holds_up_no_renewal() {
     assert_eq!(store.claims.load(Ordering::SeqCst), 1, "the claim still hangs");
 }
 
+/// Work in the background has much time, since no client waits for it. A node that stops does not wait for it either.
+#[tokio::test]
+async fn a_filter_that_cannot_be_read_holds_up_no_stop() {
+    let store = Arc::new(CountingStore::new(&cluster(), Some(Hanging::Filters)));
+    let node = join(store.clone(), "here").await.expect("the address is free");
+    eventually(|| store.filters.load(Ordering::SeqCst) > 0).await;
+    tokio::time::timeout(DEADLINE, node.stop()).await.expect("the node stops");
+}
+
 /// All shards without an owner are claimed in one call.
 #[tokio::test]
 async fn shards_are_claimed_together() {
     let cluster = cluster();
-    let store = Arc::new(CountingStore::new(&cluster, false));
+    let store = Arc::new(CountingStore::new(&cluster, None));
     let node = join(store.clone(), "here").await.expect("the address is free");
     eventually(|| owns_all(&cluster, NodeId(1))).await;
     assert_eq!(store.claims.load(Ordering::SeqCst), 1);
@@ -255,18 +264,25 @@ impl Peers for StubPeers {
     }
 }
 
-/// A store that counts renewals and claims, and whose claims may hang.
+/// A store that counts calls, some of which may hang.
 struct CountingStore {
     node: Arc<MemoryNode>,
     renewals: AtomicUsize,
     claims: AtomicUsize,
-    do_claims_hang: bool,
+    filters: AtomicUsize,
+    hanging: Option<Hanging>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Hanging {
+    Claims,
+    Filters,
 }
 
 impl CountingStore {
-    fn new(cluster: &Arc<Cluster>, do_claims_hang: bool) -> CountingStore {
-        let (renewals, claims) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        CountingStore { node: cluster.node(NodeId(1)), renewals, claims, do_claims_hang }
+    fn new(cluster: &Arc<Cluster>, hanging: Option<Hanging>) -> CountingStore {
+        let [renewals, claims, filters] = [(); 3].map(|()| AtomicUsize::new(0));
+        CountingStore { node: cluster.node(NodeId(1)), renewals, claims, filters, hanging }
     }
 }
 
@@ -286,9 +302,9 @@ impl Tenure for CountingStore {
 
     async fn claim(&self, wanted: Vec<(ShardId, Epoch)>) -> Result<Vec<ShardId>, StoreError> {
         self.claims.fetch_add(1, Ordering::SeqCst);
-        match self.do_claims_hang {
-            true => std::future::pending().await,
-            false => self.node.claim(wanted).await,
+        match self.hanging {
+            Some(Hanging::Claims) => std::future::pending().await,
+            _ => self.node.claim(wanted).await,
         }
     }
 
@@ -390,5 +406,14 @@ impl Table for CountingStore {
         records: Arc<Records>,
     ) -> Result<(), StoreError> {
         self.node.checkpoint(shard, epoch, upto, records).await
+    }
+
+    fn has_filters(&self) -> bool {
+        self.hanging == Some(Hanging::Filters)
+    }
+
+    async fn load_filter(&self, _: ShardId) -> Result<Option<StoredFilter>, StoreError> {
+        self.filters.fetch_add(1, Ordering::SeqCst);
+        std::future::pending().await
     }
 }
