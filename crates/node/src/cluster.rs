@@ -14,8 +14,10 @@ use tokio::sync::watch;
 /// How long this node's tenure lasts, by the node's own monotonic clock, and whether the store answers. A clone shares the state.
 #[derive(Debug, Clone)]
 pub(crate) struct TenureGuard {
-    /// Until then no other node can take this node's shards. In microseconds.
+    /// Until then no other node can take the shards that this node has served since `sure_since`. In microseconds.
     sure_until: Arc<AtomicU64>,
+    /// When the last renewal was sent. In microseconds.
+    sure_since: Arc<AtomicU64>,
     /// When the tenure expires, unless another node ends it before. In microseconds.
     expires_at: Arc<AtomicU64>,
     is_store_away: Arc<watch::Sender<bool>>,
@@ -35,12 +37,20 @@ impl TenureGuard {
 
     fn until(micros: u64, clocks: Clocks) -> TenureGuard {
         let until = || Arc::new(AtomicU64::new(micros));
-        TenureGuard { sure_until: until(), expires_at: until(), is_store_away: Arc::default(), clocks }
+        TenureGuard {
+            sure_until: until(),
+            sure_since: until(),
+            expires_at: until(),
+            is_store_away: Arc::default(),
+            clocks,
+        }
     }
 
-    /// The tenure was renewed for `span` by a request that was sent at this time.
+    /// The tenure was renewed for `span` by a request that was sent at this time. The answer has shown all shards that this node
+    /// served then.
     pub(crate) fn renewed(&self, sent_at_micros: u64, span: Duration) {
         let span = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        self.sure_since.store(sent_at_micros, Ordering::Release);
         self.set(sent_at_micros.saturating_add(span));
     }
 
@@ -59,9 +69,11 @@ impl TenureGuard {
         self.expires_at.store(until_micros, Ordering::Release);
     }
 
-    /// Whether no other node can have taken this node's shards.
-    pub(crate) fn is_sure(&self) -> bool {
+    /// Whether no other node can have taken a shard that this node has served since `since`, in microseconds. A shard that was opened
+    /// after the last renewal was sent may have been taken while it was loaded.
+    pub(crate) fn is_sure(&self, since: u64) -> bool {
         self.sure_until.load(Ordering::Acquire) > self.clocks.monotonic()
+            && self.sure_since.load(Ordering::Acquire) >= since
     }
 
     /// Time until the tenure expires. Zero if it has.
@@ -250,15 +262,28 @@ mod tests {
         let clocks = Clocks::new();
         let guard = TenureGuard::shared(clocks.clone());
         guard.renewed(clocks.monotonic(), Duration::from_secs(3_600));
-        assert!(guard.is_sure());
+        assert!(guard.is_sure(0));
         guard.doubt();
         guard.handle_renewal(false);
-        assert!(!guard.is_sure(), "another node may end the tenure");
+        assert!(!guard.is_sure(0), "another node may end the tenure");
         assert!(!*guard.is_store_away().borrow(), "the session was lost a moment ago");
         guard.revoke();
         guard.handle_renewal(false);
         assert!(*guard.is_store_away().borrow());
         guard.handle_renewal(true);
         assert!(!*guard.is_store_away().borrow());
+    }
+
+    #[test]
+    fn a_renewal_covers_the_shards_that_were_served_when_it_was_sent() {
+        let clocks = Clocks::new();
+        let guard = TenureGuard::shared(clocks.clone());
+        let hour = Duration::from_secs(3_600);
+        guard.renewed(1_000, hour);
+        assert!(guard.is_sure(1_000));
+        assert!(!guard.is_sure(1_001), "it was being loaded");
+        guard.renewed(2_000, hour);
+        assert!(guard.is_sure(1_001));
+        assert!(TenureGuard::alone(clocks).is_sure(u64::MAX));
     }
 }

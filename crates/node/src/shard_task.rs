@@ -126,8 +126,8 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
             }
         };
         let (sender, receiver) = service::shard_channel(self.options.queue.clone());
-        let driver = Driver::new(shard, store.clone(), self.context.clone(), receiver);
         self.stores.insert(shard, store.clone());
+        let driver = Driver::new(shard, store.clone(), self.context.clone(), receiver);
         self.context.service.set_location(shard, Location::Local(Arc::new(sender)));
         self.renewal.renew_now();
         Ok((store, driver, engine))

@@ -106,10 +106,10 @@ impl<S: Journal + Table + Tenure> TenureRenewal<S> {
         let mut failing = None;
         loop {
             tokio::select! {
+                biased;
+                () = self.store.disconnected() => self.context.tenure_guard.doubt(),
                 _ = tick.tick() => {}
                 () = self.store.changed() => {}
-                // Other nodes may mistake this one for a dead node until it has renewed over another session.
-                () = self.store.disconnected() => self.context.tenure_guard.doubt(),
                 () = self.control.wake.notified() => {}
             }
             if self.control.has_left.load(Ordering::Acquire) {
@@ -127,7 +127,8 @@ impl<S: Journal + Table + Tenure> TenureRenewal<S> {
         let asked_at = tokio::time::Instant::now();
         // If a renewal takes longer, hardly any of the tenure that it renews is left.
         let answer = timeout(tenure * (RENEWALS - 1) / RENEWALS, self.store.renew(announcement));
-        let answer = self.watch_expiry(failing.is_some(), answer).await;
+        let (answer, was_disconnected) =
+            self.watch_session(self.watch_expiry(failing.is_some(), answer)).await;
         let answer = answer.unwrap_or_else(|_| Err(StoreError::Unavailable("it does not answer".to_owned())));
         let is_renewed = match answer {
             Ok(view) => {
@@ -146,12 +147,31 @@ impl<S: Journal + Table + Tenure> TenureRenewal<S> {
                 false
             }
         };
+        if was_disconnected {
+            // The answer may have come over the session that has ended.
+            self.context.tenure_guard.doubt();
+            self.control.renew_now();
+        }
         if !is_renewed {
             self.context.metrics.cluster.renewal_failures.inc();
             failing.get_or_insert_with(Instant::now);
         } else if let Some(since) = failing.take() {
             let after_ms = since.elapsed().as_millis() as u64;
             tracing::info!(after_ms, "the tenure is renewed again");
+        }
+    }
+
+    /// Waits for the answer to a renewal. Returns also whether the session with the store has ended meanwhile. From then on other nodes may
+    /// mistake this one for a dead node, until it has renewed over another session.
+    async fn watch_session<T>(&self, answer: impl Future<Output = T>) -> (T, bool) {
+        let mut answer = pin!(answer);
+        tokio::select! {
+            biased;
+            () = self.store.disconnected() => {
+                self.context.tenure_guard.doubt();
+                (answer.await, true)
+            }
+            answer = &mut answer => (answer, false),
         }
     }
 

@@ -17,8 +17,10 @@ use limina_store::{
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::{
     collections::HashMap,
+    future::poll_fn,
     pin::Pin,
     sync::{Arc, Mutex},
+    task::Poll,
     time::Duration,
 };
 use tokio::{sync::watch, task::JoinSet, time::timeout};
@@ -151,6 +153,35 @@ async fn a_changed_interval_of_key_frames_acts_soon() {
     };
     comes_soon().await;
     comes_soon().await;
+}
+
+/// Polls a future once.
+async fn begin<R>(future: &mut Pin<Box<impl Future<Output = R>>>) {
+    poll_fn(|context| {
+        assert!(future.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// The first follower would start what feeds all of them, but it goes while the shard looks for the stream.
+#[tokio::test(start_paused = true)]
+async fn who_follows_is_fed_when_the_first_follower_has_gone() {
+    let alone = Alone::start().await;
+    let (service, namespace) = (&alone.service, name("n"));
+    let often = terms().with_key_frame_every(Millis(100)).expect("valid terms");
+    ask(service, &namespace, events::Command::Put { name: name("s"), terms: often }).await;
+    let follow = || Box::pin(service.follow(namespace.clone(), name("s"), None, None));
+    let (mut first, mut second) = (follow(), follow());
+    begin(&mut first).await;
+    submit(service, &namespace, 0..1).await;
+    begin(&mut second).await;
+    drop(first);
+    let mut second = timeout(LONG, second).await.expect("an answer in time").expect("a stream to follow");
+    for _ in 0..3 {
+        let sent = timeout(Duration::from_secs(11), second.next()).await.expect("a key frame in time");
+        assert!(matches!(sent.expect("it goes on")[0].update, StreamUpdate::KeyFrame(_)));
+    }
 }
 
 /// Followers that come at different times share a key frame while the stream does not change, so that many slow ones need the

@@ -22,7 +22,11 @@ fn session(connect: Option<&str>) -> Session {
 fn receive(session: &mut Session, mut input: &[u8], now: u64) {
     while !input.is_empty() {
         session.handle_input(&mut input, now);
-        while session.poll_action().is_some() {}
+        while let Some(action) = session.poll_action() {
+            if let Action::Subscribe { ticket, .. } = action {
+                session.accept(ticket, now);
+            }
+        }
     }
 }
 
@@ -123,6 +127,22 @@ fn a_silent_client_is_dead() {
         assert_eq!(wait(&mut slow, now + 35_999), NOTHING);
     }
     check_error(wait(&mut slow, 142_000), "HeartBeatTimeout");
+}
+
+/// The caller looks for the stream. Meanwhile it passes no input, and the client cannot show that it is alive.
+#[test]
+fn while_a_request_is_decided_the_server_beats_and_the_client_need_not() {
+    let mut session = session(Some(BOTH));
+    let mut input: &[u8] = b"SUBSCRIBE\nid:a\ndestination:/topic/a\n\n\0";
+    session.handle_input(&mut input, 2_000);
+    let Some(Action::Subscribe { ticket, .. }) = session.poll_action() else { panic!() };
+    for _ in 0..20 {
+        let now = session.poll_timeout().expect("the session lasts");
+        assert_eq!(wait(&mut session, now), beat());
+    }
+    session.accept(ticket, 122_000);
+    assert_eq!(wait(&mut session, 157_999), beat());
+    check_error(wait(&mut session, 158_000), "HeartBeatTimeout");
 }
 
 #[test]

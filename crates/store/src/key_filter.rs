@@ -113,6 +113,10 @@ impl KeyFilter {
         self.chain.iter().map(|bloom| bloom.words.len() * NUMBER).sum()
     }
 
+    fn is_full(&self) -> bool {
+        self.chain.last().is_none_or(|last| last.keys >= last.room)
+    }
+
     /// The number of filters in the chain. Only the last one changes.
     pub(crate) fn parts(&self) -> usize {
         self.chain.len()
@@ -151,7 +155,8 @@ impl KeyFilter {
             }
             match &mut filter {
                 None => filter = Some(KeyFilter { hash_key, chain: vec![bloom], removed }),
-                Some(filter) if filter.hash_key == hash_key => {
+                // Only the last part has room. An earlier one that has some is of an older state, and lacks keys.
+                Some(filter) if filter.hash_key == hash_key && filter.is_full() => {
                     filter.chain.push(bloom);
                     // The last part was written last.
                     filter.removed = removed;
@@ -243,6 +248,18 @@ mod tests {
         let other = Bytes::from(KeyFilter::new([8; 16], 0).encode(0));
         assert_eq!(KeyFilter::decode([whole.clone(), other]), None, "of another filter");
         assert_eq!(KeyFilter::decode([whole]), Some(filter));
+    }
+
+    /// A part may be overwritten by an older one, if a statement of the database is executed late.
+    #[test]
+    fn parts_of_different_states_are_not_a_filter() {
+        let mut filter = KeyFilter::new([7; 16], 0);
+        filter.insert(&key(0));
+        let older = Bytes::from(filter.encode(0));
+        (1..2 * FIRST_ROOM as u64).for_each(|number| filter.insert(&key(number)));
+        assert!(filter.parts() > 1);
+        let later = (1..filter.parts()).map(|part| filter.encode(part).into());
+        assert_eq!(KeyFilter::decode([older].into_iter().chain(later)), None);
     }
 
     proptest! {

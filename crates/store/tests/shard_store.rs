@@ -69,6 +69,19 @@ async fn an_append_of_unknown_outcome_is_found_out_by_taking_again() {
     }
 }
 
+/// An append of many records is encoded in a task of its own, which may still run when the shard was given up and taken again.
+#[tokio::test]
+async fn an_append_from_before_the_shard_was_taken_again_is_refused() {
+    let (_memory, shard) = new().await;
+    shard.append(Seq(1), records("a=1")).await.expect("append");
+    let (epoch, seq) = (shard.epoch(), shard.seq().next());
+    shard.retake().await.expect("retake");
+    let late = shard.append_under(epoch, seq, records("b=2")).await;
+    assert!(matches!(late, Err(AppendError::NotDone(_))), "{late:?}");
+    check(&shard, "a=1").await;
+    shard.append(seq, records("c=3")).await.expect("append");
+}
+
 #[tokio::test]
 async fn what_surely_did_not_happen_can_be_tried_again() {
     let (memory, shard) = new().await;

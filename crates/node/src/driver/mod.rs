@@ -145,6 +145,8 @@ pub(crate) struct Driver<J, T> {
     state: Account,
     clocks: Clocks,
     tenure_guard: TenureGuard,
+    /// From then on, views that are checked for lost shards include this one. In microseconds of the monotonic clock.
+    served_since: u64,
     opener: Opener,
     options: Options,
     quotas: Arc<QuotaTable>,
@@ -164,6 +166,7 @@ pub(crate) struct Driver<J, T> {
 }
 
 impl<J: Journal, T: Table> Driver<J, T> {
+    /// The shard's store must be among those of the node by now.
     pub(crate) fn new(
         id: ShardId,
         store: Arc<ShardStore<J, T>>,
@@ -181,6 +184,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             gauges: ShardGauges::new(metrics.clone()),
             state,
             metrics,
+            served_since: clocks.monotonic(),
             clocks,
             tenure_guard,
             opener,
@@ -233,7 +237,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             }
             let is_full = self.full_until.is_some_and(|until| polled_at < until);
             self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
-            self.shard.handle_tenure(self.tenure_guard.is_sure());
+            self.shard.handle_tenure(self.tenure_guard.is_sure(self.served_since));
             let do_sweeps_wait = self.shard.has_sweeps() && !self.store.prepare_scan();
             self.shard.handle_scans(!do_sweeps_wait);
             let mut is_unfinished = false;

@@ -66,9 +66,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
     fn append(&mut self, writes: Arc<Writes>) {
         let is_large = writes.len() > LARGE_APPEND;
         let (store, append_seconds) = (self.store.clone(), self.metrics.shards.append_seconds.clone());
+        // If this shard gives the append up and opens again, a task that still encodes it finds another epoch.
+        let (epoch, seq) = (store.epoch(), store.seq().next());
         let append = async move {
             let begin = Instant::now();
-            let result = store.append(store.seq().next(), batch(&writes)).await;
+            let result = store.append_under(epoch, seq, batch(&writes)).await;
             append_seconds.observe(begin.elapsed().as_secs_f64());
             result.map_err(|error| loss_of(&error))
         };

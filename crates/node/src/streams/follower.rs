@@ -155,9 +155,10 @@ impl Service {
 }
 
 impl Follower {
-    /// Finds the clock at which the follower begins. Starts to feed the ring if this is the first follower.
+    /// Finds the clock at which the follower begins. Starts to feed the ring unless another follower has: one that came before may have
+    /// gone before it did so, and a shard of this node puts changes into the ring even so.
     async fn begin(&mut self, make: Option<StreamTerms>) -> Result<(), FollowError> {
-        if self.topic.lock().ring.last().is_none() {
+        if self.topic.lock().feeder.is_none() {
             let info = match self.service.stream_info(&self.topic).await {
                 Err(FollowError::StreamNotFound) if make.is_some() => {
                     self.service.push_key_frame(&self.topic.address, make).await?

@@ -25,7 +25,7 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use destination::Destination;
 use futures_util::future::BoxFuture;
 use limina_access::Resource;
@@ -72,7 +72,9 @@ pub(crate) async fn upgrade(State(app): State<App>, request: Request) -> Result<
             socket,
             session,
             started,
+            input: Bytes::new(),
             subscriptions,
+            opening: None,
             stopping,
             client,
             identity: Identity::default(),
@@ -92,7 +94,12 @@ struct Connection {
     session: Session,
     /// The zero point of the session's clock.
     started: Instant,
+    /// What the client has sent and the session has not handled.
+    input: Bytes,
     subscriptions: Subscriptions,
+    /// The subscription that is being made. The shard of its stream may be moving, so that this takes long. Later frames wait for it, but
+    /// other subscriptions and heart-beats go on.
+    opening: Option<Opening>,
     stopping: watch::Receiver<bool>,
     client: ClientConnection,
     /// The client. Until the session has admitted it, no frame asks for it.
@@ -100,6 +107,15 @@ struct Connection {
     /// Completes when the client's token is no longer valid.
     denied: BoxFuture<'static, ()>,
 }
+
+struct Opening {
+    subscription: Subscription,
+    ticket: Ticket,
+    source: BoxFuture<'static, Result<Source, Refusal>>,
+}
+
+/// The code and the text of a refusal.
+type Refusal = (String, String);
 
 impl Connection {
     fn identify(&mut self, identity: Identity) {
@@ -153,8 +169,9 @@ impl Connection {
             let wakeup = self.session.poll_timeout().map(|at| self.started + Duration::from_millis(at));
             tokio::select! {
                 biased;
-                received = self.socket.receive() => {
-                    let data = match received? {
+                source = opened(&mut self.opening) => self.handle_opened(source),
+                received = self.socket.receive(), if self.opening.is_none() => {
+                    self.input = match received? {
                         Received::Data(data) => data,
                         Received::TooLarge => {
                             let detail = format!("The WebSocket message is longer than {MAX_MESSAGE} bytes.");
@@ -163,17 +180,6 @@ impl Connection {
                         }
                         Received::Close => return Ok(Ending::Disconnected),
                     };
-                    let mut input = &data[..];
-                    while !input.is_empty() {
-                        // One message can contain thousands of frames, so yield here too.
-                        consume_budget().await;
-                        let now = self.now();
-                        self.session.handle_input(&mut input, now);
-                        if let Some(ending) = self.perform_actions().await? {
-                            return Ok(ending);
-                        }
-                    }
-                    self.socket.hold_session(self.session.held_bytes())?;
                 }
                 (subscription, next) = self.subscriptions.next() => {
                     match next {
@@ -200,9 +206,44 @@ impl Connection {
                     self.session.handle_timeout(now);
                 }
             }
-            if let Some(ending) = self.perform_actions().await? {
+            if let Some(ending) = self.handle_input().await? {
                 return Ok(ending);
             }
+        }
+    }
+
+    /// Passes the input to the session, frame by frame, until it is used up or must wait for a subscription. Returns how the session
+    /// ended, if it did.
+    async fn handle_input(&mut self) -> Result<Option<Ending>, Disconnected> {
+        let had_input = !self.input.is_empty();
+        loop {
+            if let Some(ending) = self.perform_actions().await? {
+                return Ok(Some(ending));
+            }
+            if self.input.is_empty() || self.opening.is_some() {
+                if had_input {
+                    self.socket.hold_session(self.session.held_bytes() + self.input.len())?;
+                }
+                return Ok(None);
+            }
+            // One message can contain thousands of frames, so yield here too.
+            consume_budget().await;
+            let now = self.now();
+            let mut rest = &self.input[..];
+            self.session.handle_input(&mut rest, now);
+            let handled = self.input.len() - rest.len();
+            self.input.advance(handled);
+        }
+    }
+
+    fn handle_opened(&mut self, source: Result<Source, Refusal>) {
+        let Some(Opening { subscription, ticket, .. }) = self.opening.take() else { return };
+        match source {
+            Ok(source) => {
+                self.subscriptions.add(subscription, source);
+                self.accept(ticket);
+            }
+            Err((code, detail)) => self.session.refuse(ticket, &code, &detail),
         }
     }
 
@@ -213,13 +254,8 @@ impl Connection {
                 Action::Send(bytes) => self.socket.send(bytes).await?,
                 Action::Connect { passcode } => self.present(passcode.as_deref()),
                 Action::Subscribe { subscription, destination, headers, ticket, .. } => {
-                    match source(&self.app, &self.identity, &destination, &headers).await {
-                        Ok(source) => {
-                            self.subscriptions.add(subscription, source);
-                            self.accept(ticket);
-                        }
-                        Err((code, detail)) => self.session.refuse(ticket, &code, &detail),
-                    }
+                    let source = source(self.app.clone(), self.identity.clone(), destination, headers);
+                    self.opening = Some(Opening { subscription, ticket, source: Box::pin(source) });
                 }
                 Action::Unsubscribe { subscription } => self.subscriptions.remove(subscription),
                 Action::Receive { destination, ticket, .. } if destination == "/app/time" => {
@@ -286,18 +322,25 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _sender_dropped = stopping.wait_for(|is_stopping| *is_stopping).await;
 }
 
-/// The source of a subscription's messages, or the code and the text of its refusal.
+async fn opened(opening: &mut Option<Opening>) -> Result<Source, Refusal> {
+    match opening {
+        Some(opening) => opening.source.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The source of a subscription's messages.
 async fn source(
-    app: &App,
-    identity: &Identity,
-    destination: &str,
-    headers: &Headers,
-) -> Result<Source, (String, String)> {
+    app: App,
+    identity: Identity,
+    destination: String,
+    headers: Headers,
+) -> Result<Source, Refusal> {
     let refusal = |failure: Failure| {
         let problem = failure.into_problem();
         (problem.code.into_owned(), problem.detail)
     };
-    let (namespace, stream) = match Destination::parse(destination) {
+    let (namespace, stream) = match Destination::parse(&destination) {
         Some(Destination::Time) => return Ok(Source::Time(app.time_sync().listen())),
         Some(Destination::Stream { namespace, stream }) => {
             (namespace.unwrap_or_else(default_namespace), stream)
@@ -321,11 +364,11 @@ async fn source(
     let need = right_to_follow(&namespace);
     if !identity.allows(need) {
         let failure = forbidden(need);
-        app.policy().log_denial(identity, "stomp_subscribe", &failure);
+        app.policy().log_denial(&identity, "stomp_subscribe", &failure);
         return Err(refusal(failure));
     }
     let permit = identity.take(Resource::Streams).map_err(refusal)?;
-    let scope = Scope::new(namespace, identity.clone());
+    let scope = Scope::new(namespace, identity);
     app.admit_follower(&scope, &stream).await.map_err(refusal)?;
     match app.follow(&scope, stream.clone(), resume_after).await {
         Ok(follower) => Ok(Source::Stream(Box::new(Followed { follower, scope, _permit: permit }))),

@@ -74,6 +74,8 @@ pub struct Session {
     subscriptions: Subscriptions,
     transactions: BTreeSet<String>,
     actions: VecDeque<Action>,
+    /// The caller has a ticket, and passes no more input until it has answered.
+    is_deciding: bool,
     last_received: u64,
     last_sent: u64,
 }
@@ -107,6 +109,7 @@ impl Session {
             subscriptions: Subscriptions::default(),
             transactions: BTreeSet::new(),
             actions: VecDeque::new(),
+            is_deciding: false,
             last_received: now,
             last_sent: now,
         }
@@ -114,6 +117,9 @@ impl Session {
 
     /// Takes received bytes, at most up to the end of one frame. Call it until `input` is empty, and carry out the
     /// actions in between. So an input with many frames never produces more work at once than one frame does.
+    ///
+    /// While a [`Ticket`] is neither accepted nor refused, pass no input, so that frames are handled in their order. Meanwhile the client
+    /// does not count as silent, and is sent heart-beats as ever.
     pub fn handle_input(&mut self, input: &mut &[u8], now: u64) {
         if !input.is_empty() {
             self.last_received = now;
@@ -157,6 +163,9 @@ impl Session {
 
     /// Accepts a client's request.
     pub fn accept(&mut self, ticket: Ticket, now: u64) {
+        self.is_deciding = false;
+        // Nothing that the client has sent meanwhile was passed on.
+        self.last_received = now;
         if let Some(receipt) = ticket.receipt {
             self.send_receipt(&receipt, now);
         }
@@ -299,6 +308,7 @@ impl Session {
                 }
                 let destination = required("destination")?.into();
                 let ticket = Ticket { receipt };
+                self.is_deciding = true;
                 self.actions.push_back(Action::Receive { destination, headers, body, ticket });
                 return Ok(());
             }
@@ -367,6 +377,7 @@ impl Session {
         let limit = self.options.max_subscriptions;
         let subscription = self.subscriptions.add(version, id, destination, ack, limit)?;
         let destination = destination.into();
+        self.is_deciding = true;
         self.actions.push_back(Action::Subscribe { subscription, destination, ack, headers, ticket });
         Ok(())
     }
@@ -423,6 +434,7 @@ impl Session {
             State::Connected { beats, .. } => {
                 let beat = beats.beat_after().and_then(|ms| after(self.last_sent, ms, Timer::Beat));
                 let silence = match beats.dead_after() {
+                    _ if self.is_deciding => None,
                     Some(ms) => after(self.last_received, ms, Timer::Dead),
                     None if self.subscriptions.is_empty() => {
                         after(self.last_received, self.options.idle_timeout_ms, Timer::Idle)

@@ -36,7 +36,7 @@ const CHUNK: &str = "
 /// It waits for a delayed transaction of the same checkpoint that still runs.
 const END: &str = "
     WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 AND applied = $3 FOR UPDATE)
-    UPDATE limina.shard SET applied = greatest(applied, $4) FROM mine WHERE shard.id = mine.id RETURNING shard.id";
+    UPDATE limina.shard SET applied = $4 FROM mine WHERE shard.id = mine.id RETURNING shard.id";
 
 /// Some of the records, as columns.
 #[derive(Default)]
@@ -65,6 +65,11 @@ pub(super) async fn checkpoint(
     let (shard, epoch) = (from_shard(shard), number(epoch.0));
     let begun = pool.query(BEGIN, &[&shard, &epoch]).await?;
     let applied: i64 = begun.first().ok_or(StoreError::NotOwned)?.get(0);
+    if applied >= number(upto.0) {
+        // It was done before, and only its answer was lost. Chunks that are written again would name the same seq as those of the
+        // next checkpoint, and might arrive after them.
+        return Ok(());
+    }
     // Sorting takes time and must not block a thread of the runtime.
     let (sender, mut chunks) = mpsc::channel(1);
     let cutting = tokio::task::spawn_blocking(move || cut(&records, &sender));

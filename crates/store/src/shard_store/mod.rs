@@ -192,13 +192,23 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     /// Appends the batch as number `seq`. On success it is durable and visible to look-ups. After
     /// [`AppendError::Unknown`], or if this future was dropped, no append succeeds before [`ShardStore::retake`].
     pub async fn append(&self, seq: Seq, batch: impl Into<Batch>) -> Result<(), AppendError> {
+        self.append_under(self.epoch(), seq, batch).await
+    }
+
+    /// Like [`ShardStore::append`], if the shard has not been taken again since it had this epoch.
+    pub async fn append_under(
+        &self,
+        epoch: Epoch,
+        seq: Seq,
+        batch: impl Into<Batch>,
+    ) -> Result<(), AppendError> {
         let batch = batch.into();
         self.wait_for_checkpoint().await?;
         if let Some(long) = batch.images().find(|record| record.key.len() > MAX_KEY_BYTES) {
             let detail = format!("a key of {} bytes is longer than {MAX_KEY_BYTES}", long.key.len());
             return Err(AppendError::NotDone(StoreError::Unusable(detail)));
         }
-        let epoch = self.begin_append(seq)?;
+        self.begin_append(epoch, seq)?;
         match self.journal.append(self.shard, epoch, seq, batch.payload().clone()).await {
             Ok(()) => {
                 let mut state = self.lock();
@@ -221,7 +231,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         self.journal.withdraw(self.shard)
     }
 
-    fn begin_append(&self, seq: Seq) -> Result<Epoch, AppendError> {
+    fn begin_append(&self, epoch: Epoch, seq: Seq) -> Result<(), AppendError> {
         let mut state = self.lock();
         let refuse = |detail: String| Err(AppendError::NotDone(StoreError::Unavailable(detail)));
         if state.must_retake {
@@ -229,11 +239,14 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                 "the outcome of an earlier append is unknown: the shard must be taken again".to_string(),
             );
         }
+        if epoch != state.epoch {
+            return refuse("the shard was taken again".to_string());
+        }
         if seq != state.seq.next() {
             return refuse(format!("append {} does not follow {}", seq.0, state.seq.0));
         }
         state.must_retake = true;
-        Ok(state.epoch)
+        Ok(())
     }
 
     /// Waits while the overlay is above its bound. If the last checkpoint failed, the wait could be endless, so the

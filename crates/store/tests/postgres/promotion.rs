@@ -87,7 +87,7 @@ async fn look_ups_are_answered_where_records_are_stored() {
         Ok(epoch) => {
             let record = Record { key: key.clone(), value: Some(Bytes::from_static(b"new")) };
             let records = Arc::new(Records::from_iter([record]));
-            store.checkpoint(SHARD, epoch, Seq(0), records).await.expect("checkpoint");
+            store.checkpoint(SHARD, epoch, Seq(1), records).await.expect("checkpoint");
             true
         }
         Err(StoreError::Unavailable(_)) => false,

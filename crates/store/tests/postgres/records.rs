@@ -48,7 +48,7 @@ async fn look_ups_of_many_shards_at_once_find_their_own() {
     for shard in shards {
         let epoch = store.take(shard).await.expect("take");
         let records = (0..10).map(|number| Record { key: key(number), value: Some(value(shard, number)) });
-        store.checkpoint(shard, epoch, Seq(0), Arc::new(records.collect())).await.expect("checkpoint");
+        store.checkpoint(shard, epoch, Seq(1), Arc::new(records.collect())).await.expect("checkpoint");
     }
     let store = Arc::new(store);
     let mut looking_up = JoinSet::new();
@@ -75,9 +75,9 @@ async fn long_keys_keep_their_order() {
     let record = |number: usize, value| Record { key: keys[number].clone(), value };
     let epoch = store.take(SHARD).await.expect("take");
     let all: Records = (0..keys.len()).map(|number| record(number, Some(value(number)))).collect();
-    store.checkpoint(SHARD, epoch, Seq(0), Arc::new(all)).await.expect("checkpoint");
+    store.checkpoint(SHARD, epoch, Seq(1), Arc::new(all)).await.expect("checkpoint");
     let removed: Records = (0..keys.len()).step_by(3).map(|number| record(number, None)).collect();
-    store.checkpoint(SHARD, epoch, Seq(0), Arc::new(removed)).await.expect("checkpoint");
+    store.checkpoint(SHARD, epoch, Seq(2), Arc::new(removed)).await.expect("checkpoint");
     let left = (0..keys.len()).filter(|number| number % 3 != 0);
     let model: BTreeMap<Bytes, Bytes> = left.map(|number| (keys[number].clone(), value(number))).collect();
 
@@ -131,4 +131,26 @@ async fn what_is_released_goes_and_what_the_table_lacks_stays() {
     let tail = store.tail(SHARD, epoch, Seq(APPLIED)).await.expect("tail");
     assert_eq!(tail.len(), 10);
     assert!(store.tail(SHARD, epoch, Seq(0)).await.is_err(), "what is missing is noticed");
+}
+
+/// A checkpoint whose last answer was lost is repeated. Its records must not be written again: they would name the same seq as those of the
+/// next checkpoint, so that a late one of them could replace a later record.
+#[tokio::test]
+async fn a_checkpoint_that_was_done_is_not_written_again() {
+    let store = connect_as_owner(&new_database(), 1).await.expect("connect");
+    let epoch = store.take(SHARD).await.expect("take");
+    let key = Bytes::from_static(b"key");
+    let records = |value: &'static str| {
+        let record = Record { key: key.clone(), value: Some(Bytes::from_static(value.as_bytes())) };
+        Arc::new(Records::from_iter([record]))
+    };
+    let check = async |upto, written, expect: &str| {
+        store.checkpoint(SHARD, epoch, Seq(upto), records(written)).await.expect("checkpoint");
+        let found = store.get_many(SHARD, vec![key.clone()]).await.expect("a look-up");
+        assert_eq!(found, [Some(Bytes::copy_from_slice(expect.as_bytes()))]);
+        assert_eq!(store.applied(SHARD).await.expect("applied"), Seq(upto));
+    };
+    check(5, "first", "first").await;
+    check(5, "repeated", "first").await;
+    check(9, "next", "next").await;
 }
