@@ -106,7 +106,7 @@ async fn pay(
                     RefusedHold::LimitExceeded(limit) => {
                         format!("{} (left: {})", limit.limit_name, limit.available)
                     }
-                    RefusedHold::ValueOverflow { limit_name } => limit_name.to_string(),
+                    RefusedHold::ValueOverflow { limit_name, .. } => limit_name.to_string(),
                 });
                 return Ok(Payment::Refused(rules.chain(holds).collect()));
             }

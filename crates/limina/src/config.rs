@@ -87,8 +87,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LIMINA_AUDIT_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
     audit_days: Option<u64>,
     /// Without tokens: listen on any address, and let everybody in
-    #[arg(long, env = "LIMINA_INSECURE_NO_AUTH", value_parser = clap::builder::FalseyValueParser::new())]
-    insecure_no_auth: bool,
+    #[arg(
+        long,
+        env = "LIMINA_INSECURE_NO_AUTH",
+        value_name = "true|false",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        hide_possible_values = true
+    )]
+    insecure_no_auth: Option<bool>,
     /// Origins of other sites whose pages may call the server from a browser, such as `https://console.example.com`
     #[arg(long, env = "LIMINA_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     allow_origin: Vec<Origin>,
@@ -156,8 +164,7 @@ struct File {
     envoy: BTreeMap<String, EnvoyDomain>,
     tokens: Option<PathBuf>,
     audit_days: Option<u64>,
-    #[serde(default)]
-    insecure_no_auth: bool,
+    insecure_no_auth: Option<bool>,
     #[serde(default)]
     allow_origin: Vec<String>,
     #[serde(default)]
@@ -276,9 +283,12 @@ impl ServeArgs {
             return Err(ConfigError::DataAndStore);
         }
         let peer_listen = self.peer_listen.or(file.peer_listen);
-        for (flag, is_given) in
-            [("--advertise", advertise.is_some()), ("--peer-listen", peer_listen.is_some())]
-        {
+        let tenure = self.tenure.or(file.tenure);
+        for (flag, is_given) in [
+            ("--advertise", advertise.is_some()),
+            ("--peer-listen", peer_listen.is_some()),
+            ("--tenure", tenure.is_some()),
+        ] {
             if is_given && store.is_none() {
                 return Err(ConfigError::WithoutStore { flag });
             }
@@ -291,7 +301,7 @@ impl ServeArgs {
             self.tls_client_ca.or(file.tls_client_ca),
         )?;
         let tokens = self.tokens.or(file.tokens);
-        let insecure_no_auth = self.insecure_no_auth || file.insecure_no_auth;
+        let insecure_no_auth = self.insecure_no_auth.or(file.insecure_no_auth).unwrap_or(false);
         if tokens.is_some() && insecure_no_auth {
             return Err(ConfigError::TokensAndInsecure);
         }
@@ -313,7 +323,7 @@ impl ServeArgs {
             data: data.unwrap_or_else(|| PathBuf::from("./limina-data")),
             store,
             advertise,
-            tenure: self.tenure.or(file.tenure).map_or(Duration::from_secs(5), |tenure| tenure.0),
+            tenure: tenure.map_or(Duration::from_secs(5), |tenure| tenure.0),
             log_format: self.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
             log: self.log.or(file.log).unwrap_or_else(|| "info".into()),
             shards: self.shards.or(file.shards),
@@ -437,6 +447,34 @@ mod tests {
         check(true, None, Ok(Some("10.0.0.1:7071")));
         check(true, Some(":9"), Ok(Some(":9")));
         check(false, Some(":9"), Err("--peer-listen needs --store"));
+    }
+
+    /// A flag or the environment comes before the file, and what is neither `true` nor `false` is refused.
+    #[test]
+    fn everybody_is_let_in_only_if_that_is_said() {
+        #[derive(clap::Parser)]
+        struct Serve {
+            #[command(flatten)]
+            args: ServeArgs,
+        }
+        fn check(flag: Option<&str>, file: &str, expect: Option<bool>) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("limina.toml");
+            std::fs::write(&path, file).unwrap();
+            let args = ["serve", "--config", path.to_str().unwrap()].into_iter().chain(flag);
+            let found = <Serve as clap::Parser>::try_parse_from(args)
+                .ok()
+                .map(|serve| serve.args.resolve().unwrap().insecure_no_auth);
+            assert_eq!(found, expect, "{flag:?} and {file:?}");
+        }
+        check(None, "", Some(false));
+        check(None, "insecure_no_auth = true", Some(true));
+        check(Some("--insecure-no-auth"), "", Some(true));
+        check(Some("--insecure-no-auth=true"), "insecure_no_auth = false", Some(true));
+        check(Some("--insecure-no-auth=false"), "insecure_no_auth = true", Some(false));
+        for typo in ["never", "disabled", "nein", " false", "", "1"] {
+            check(Some(&format!("--insecure-no-auth={typo}")), "", None);
+        }
     }
 
     #[test]

@@ -103,8 +103,9 @@ impl<T> Shard<T> {
     pub fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
         let now = now.max(engine.time());
         let is_stopped = opening == Opening::Interrupted && self.awaits_serving;
-        if opening == Opening::Interrupted {
-            engine.apply_grace_period(now);
+        match opening {
+            Opening::Interrupted => engine.apply_grace_period(now),
+            Opening::HandedOver => engine.continue_grace_period(),
         }
         assert!(self.open.is_none(), "a shard is opened once, until it is lost");
         self.open = Some(Open {

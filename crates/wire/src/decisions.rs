@@ -380,15 +380,15 @@ pub struct RefusedHold<'a> {
     pub code: Cow<'static, str>,
     /// The name of the limit.
     pub limit_name: Cow<'a, str>,
-    /// With `LimitExceeded`: the ceiling.
+    /// The ceiling, if the limit has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ceiling: Option<i64>,
-    /// With `LimitExceeded`: the sum of all commits.
+    /// The sum of all commits.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub commit_value: Option<i64>,
-    /// With `LimitExceeded`: the sum of all open holds.
+    /// The sum of all open holds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub hold_value: Option<i64>,

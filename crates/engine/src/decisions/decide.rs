@@ -33,8 +33,13 @@ const EXPLAINED_LIMITS: usize = 64;
 pub(super) enum Tried {
     /// It is decided.
     Done(Result<Reply, Refusal>),
-    /// Only locks and slots refuse it, so that it can wait in the queues of these groups.
-    Blocked { refusal: Refusal, slots: Slots },
+    /// Locks or slots refuse it, so that it could wait in the queues of these groups.
+    Blocked {
+        refusal: Refusal,
+        slots: Slots,
+        /// Nothing else refuses it.
+        may_wait: bool,
+    },
 }
 
 /// Decides a request. If it waits, `wait` identifies it when it completes.
@@ -65,7 +70,7 @@ pub(super) fn decide(
     let other_bytes = turn.other_bytes;
     Ok(match try_at(decisions, families, turn, request, LAST, max_answer)? {
         Tried::Done(result) => Attempt::Done(result),
-        Tried::Blocked { slots, .. } if request.wait > Millis(0) && !request.dry_run => {
+        Tried::Blocked { slots, may_wait: true, .. } if request.wait > Millis(0) && !request.dry_run => {
             turn.other_bytes = other_bytes;
             waiting::join(decisions, families, turn, request, slots, wait)
         }
@@ -124,12 +129,14 @@ pub(super) fn try_at(
         }
         let of_limits = if decided.is_refused { decided.retry_after } else { Some(Millis(0)) };
         refused.retry_after = retry_after(turn.now, &refused, of_limits);
-        let is_busy = refused.holds.is_empty()
+        let mut limits = refused.limits.iter().filter(|limit| limit.refuses);
+        let is_blocked = !refused.locks.is_empty() || limits.clone().any(|limit| limit.status.per.is_none());
+        let may_wait = refused.holds.is_empty()
             && refused.event.is_none()
-            && refused.limits.iter().all(|limit| !limit.refuses || limit.status.per.is_none());
+            && limits.all(|limit| limit.status.per.is_none());
         let refusal = Refusal::Refused(Box::new(refused));
-        return Ok(match slots.filter(|_| is_busy) {
-            Some(slots) => Tried::Blocked { refusal, slots },
+        return Ok(match slots.filter(|_| is_blocked) {
+            Some(slots) => Tried::Blocked { refusal, slots, may_wait },
             None => Tried::Done(Err(refusal)),
         });
     }
@@ -161,7 +168,8 @@ fn find_used_id(ledger: &Ledger, turn: &Turn<'_>, request: &Decide) -> Result<Op
         let operation = operations::find(ledger, reader, view.namespace, id);
         let (ended, operation) = (ended?, operation?);
         let in_final_state = |state, position| {
-            Ok(Some(Refusal::OperationAlreadyInFinalState { operation_id: id.clone(), state, position }))
+            let (operation_id, position) = (id.clone(), Some(position));
+            Ok(Some(Refusal::OperationAlreadyInFinalState { operation_id, state, position }))
         };
         match (ended, operation) {
             // The ledger may use the id of a decision that held nothing.

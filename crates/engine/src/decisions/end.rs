@@ -113,7 +113,12 @@ fn commit_ended(
     if !limit_names.is_empty() {
         return Ok(Err(Refusal::ValueOverflow { limit_names }));
     }
-    let holds = operation.as_ref().map(|operation| operation.holds.clone()).unwrap_or_default();
+    // The ledger may have used the id for holds of its own since then, which come after those of the decision.
+    let of_decision = ended.request.parts.holds.len();
+    let holds = operation
+        .iter()
+        .flat_map(|operation| operation.holds.iter().take(of_decision).cloned())
+        .collect::<Vec<_>>();
     let position = match operation {
         Some(operation) => ledger::parts::book_late(families.ledger, turn, id, operation, &amounts.holds),
         None => turn.advance(),

@@ -113,7 +113,8 @@ pub(crate) fn repeat_results(
             }
             None => {
                 let operation_id = kept.operation_id.clone();
-                *result = Err(Refusal::OperationAlreadyInFinalState { operation_id, state: None, position });
+                *result =
+                    Err(Refusal::OperationAlreadyInFinalState { operation_id, state: None, position: None });
             }
         }
     }

@@ -95,8 +95,8 @@ pub enum Refusal {
         /// How it has ended. `None` if it is an operation of the ledger: its limits tell. Also `None` in the repeated answer to a
         /// batch, which does not read it again.
         state: Option<State>,
-        /// The position of its end, or the view of the ledger's operation. In the repeated answer to a batch, its fencing token.
-        position: Position,
+        /// The position of its end, or the view of the ledger's operation. `None` in the repeated answer to a batch.
+        position: Option<Position>,
     },
     /// The same request has come again and waits in place of this one.
     OperationWaits {

@@ -262,7 +262,8 @@ fn leave(
     Some(waiter.wait)
 }
 
-/// Asks for a waiting decision again. It is made, goes on waiting, or is refused by something else than locks and slots.
+/// Asks for a waiting decision again. It goes on waiting while locks or slots refuse it. Otherwise this is the moment of its grant, at which
+/// everything else may refuse it.
 fn ask_again(
     decisions: &mut Decisions,
     families: &mut Families<'_>,

@@ -41,11 +41,7 @@ impl Engine {
     fn amend_record(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<bool, Malformed> {
         match (key::parse_resident(key).ok_or(Malformed)?, value) {
             (Resident::ShardMeta, Some(bytes)) => {
-                let before = self.meta.grace_at;
                 self.meta = record::decode(bytes)?;
-                if let Some(ready) = self.meta.grace_at.filter(|_| self.meta.grace_at != before) {
-                    self.extend_holders(ready);
-                }
                 Ok(true)
             }
             (Resident::Sweep(id), Some(bytes)) => {

@@ -104,9 +104,6 @@ impl Loading {
             families.events.finish_load(*id, &mut context.timers);
             context.sizes.change(Sizes::default(), namespace.sizes());
         }
-        if let Some(ready) = engine.meta.grace_at {
-            engine.extend_holders(ready);
-        }
         engine
     }
 

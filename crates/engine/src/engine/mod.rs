@@ -78,13 +78,21 @@ pub struct Sealed {
 
 impl Engine {
     /// Gives every lock, lease and decision at least its whole ttl from `ready` on, so that no holder loses one because the server
-    /// was away. Call it right after opening, unless the shard was handed over without a pause. A next owner to which the shard is
-    /// handed over applies the same grace period again.
+    /// was away. Call it right after opening, unless the shard was handed over without a pause, see
+    /// [`Engine::continue_grace_period`].
     pub fn apply_grace_period(&mut self, ready: Time) {
         let Sizes { limiter, locks, decisions, .. } = self.context.sizes;
         if limiter.leases + locks.held + decisions > 0 {
             self.meta.grace_at = Some(ready);
             self.is_meta_stored = false;
+            self.extend_holders(ready);
+        }
+    }
+
+    /// Applies the last grace period again, of which only the time is stored. Call it right after opening if the shard was handed over
+    /// without a pause. After an interruption it would be wrong: a wall clock that was ahead then may have been set back since.
+    pub fn continue_grace_period(&mut self) {
+        if let Some(ready) = self.meta.grace_at {
             self.extend_holders(ready);
         }
     }

@@ -105,7 +105,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     for refused in fresh.iter().filter_map(ask) {
         match refused {
             RefusedHold::LimitExceeded(limit) => exceeded.push(limit),
-            RefusedHold::ValueOverflow { limit_name } => overflowing.push(limit_name),
+            RefusedHold::ValueOverflow { limit_name, .. } => overflowing.push(limit_name),
         }
     }
     if !exceeded.is_empty() {

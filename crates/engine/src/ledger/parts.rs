@@ -22,6 +22,12 @@ pub enum RefusedHold {
     ValueOverflow {
         /// The limit.
         limit_name: Name,
+        /// The ceiling of the limit, if it has one.
+        ceiling: Option<i64>,
+        /// The sum of what was committed.
+        commit_value: i64,
+        /// The sum of the open holds.
+        hold_value: i64,
     },
 }
 
@@ -48,7 +54,9 @@ pub(super) fn ask_limit(ledger: &Ledger, change: &Change, number: Option<u32>) -
     match exceeded {
         Some(exceeded) => Some(RefusedHold::LimitExceeded(exceeded)),
         None if balance.hold(change.value).is_none() => {
-            Some(RefusedHold::ValueOverflow { limit_name: change.limit_name.clone() })
+            let (limit_name, commit_value) = (change.limit_name.clone(), balance.commit);
+            let hold_value = balance.hold_value();
+            Some(RefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value })
         }
         None => None,
     }

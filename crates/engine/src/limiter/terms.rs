@@ -51,6 +51,16 @@ impl NewRule {
         })
     }
 
+    /// These terms as they replace `before`. What a rule does by default is shown by a read, and may be sent back: then it stays the
+    /// default, also if the window changes later.
+    pub fn with_default_of(mut self, before: &NewRule) -> NewRule {
+        let default = NewRule { durability: None, ..self.clone() }.durability();
+        if before.durability.is_none() && self.durability == Some(default) {
+            self.durability = None;
+        }
+        self
+    }
+
     /// Checks the limits of a rule that is not part of a command yet, such as one rule of a file.
     pub fn validate(&self) -> Result<(), Invalid> {
         let NewRule { name: _, group_by, selection, limit, window, shadow: _, durability: _, description } =

@@ -193,8 +193,10 @@ fn waiter_bytes(new: &NewLease) -> u64 {
 /// A lease that cannot be had now.
 struct Refused {
     refusal: Refusal,
-    /// The groups to wait in. `None` if waiting does not help.
+    /// The groups to wait in. `None` if nothing is full, or if the lease could not even be had if nothing were in use.
     slots: Option<Vec<GroupKey>>,
+    /// Whether limits with a window refuse as well.
+    is_beyond_windows: bool,
 }
 
 /// Takes a lease, waits for it, or refuses it.
@@ -215,11 +217,13 @@ pub(super) fn take(
             return Ok(Attempt::Done(result));
         }
     }
-    let Refused { refusal, slots } = match attempt(limiter, turn, new, LAST, budget)? {
+    let Refused { refusal, slots, is_beyond_windows } = match attempt(limiter, turn, new, LAST, budget)? {
         Ok(reply) => return Ok(Attempt::Done(Ok(reply))),
         Err(refused) => refused,
     };
-    let Some(groups) = slots.filter(|_| new.wait.0 > 0) else { return Ok(Attempt::Done(Err(refusal))) };
+    let Some(groups) = slots.filter(|_| new.wait.0 > 0 && !is_beyond_windows) else {
+        return Ok(Attempt::Done(Err(refusal)));
+    };
     if limiter.lease_waiters.len() >= MAX_WAITING {
         return Ok(Attempt::TooManyWaiting);
     }
@@ -257,27 +261,28 @@ fn attempt(
     Ok(match decided.allowed_or_refused() {
         Ok(decision) => Ok(leases::make(limiter, turn, new, decision)),
         Err(refusal) => {
-            let slots = slots.filter(|_| is_only_full(&refusal));
-            Err(Refused { refusal, slots })
+            let refuses = |is_full: bool| match &refusal {
+                Refusal::LimitReached(decision) => decision
+                    .limits
+                    .iter()
+                    .any(|limit| limit.exceeded && !limit.shadow && limit.per.is_none() == is_full),
+                _ => false,
+            };
+            let (slots, is_beyond_windows) = (slots.filter(|_| refuses(true)), refuses(false));
+            Err(Refused { refusal, slots, is_beyond_windows })
         }
     })
 }
 
-/// Whether only limits without a window refuse.
-fn is_only_full(refusal: &Refusal) -> bool {
-    let Refusal::LimitReached(decision) = refusal else { return false };
-    decision.limits.iter().all(|limit| !limit.exceeded || limit.shadow || limit.per.is_none())
-}
-
-/// Asks for a waiting lease again. It is granted, goes on waiting, or is refused by something else than limits without a
-/// window.
+/// Asks for a waiting lease again. It goes on waiting while a limit without a window refuses it. Otherwise this is the moment of its grant,
+/// at which limits with a window may refuse it.
 pub(crate) fn ask_again(limiter: &mut Limiter, turn: &mut Turn<'_>, wait: WaitId, max_answer: usize) {
     let Some(waiter) = limiter.lease_waiters.get(&wait) else { return };
     let new = waiter.new.clone();
     let result = match attempt(limiter, turn, &new, wait, AnswerBudget::new(max_answer)) {
         Ok(Err(Refused { slots: Some(_), .. })) => return,
         Ok(Ok(reply)) => Ok(reply),
-        Ok(Err(Refused { refusal, slots: None })) => Err(refusal),
+        Ok(Err(Refused { refusal, slots: None, .. })) => Err(refusal),
         Err(TooLarge) => Err(without_limits()),
     };
     end(limiter, turn, wait, result);

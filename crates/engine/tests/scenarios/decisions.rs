@@ -174,7 +174,9 @@ fn show_refused(refused: &Refused) -> String {
             limit.available,
             show_holders(&hold.held_by)
         ),
-        RefusedHold::ValueOverflow { limit_name } => format!("ValueOverflow {limit_name}"),
+        RefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value } => {
+            format!("ValueOverflow {limit_name}: {commit_value} + {hold_value} of {ceiling:?}")
+        }
     });
     let locks = refused.locks.iter().map(|lock| {
         let millis = |span: Option<Millis>| span.map_or("-".into(), |span| span.0.to_string());

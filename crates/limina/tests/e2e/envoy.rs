@@ -123,7 +123,7 @@ fn envoys_limits_are_rules() {
         assert_eq!(call(origin, SHOULD_RATE_LIMIT, None, b"junk".to_vec()).0, Some(3));
         let healthy = framed(&[0x08, 1]);
         assert_eq!(call(origin, "grpc.health.v1.Health/Check", None, framed(&[])), (None, healthy));
-        assert_eq!(call(origin, "grpc.health.v1.Health/Check", None, framed(&field(1, b"else"))).0, Some(12));
+        assert_eq!(call(origin, "grpc.health.v1.Health/Check", None, framed(&field(1, b"else"))).0, Some(5));
     }
     // Nothing else is served on Envoy's port.
     assert_eq!(server.http().get(format!("{}/v1/ns", origins[1])).send().unwrap().status(), 404);

@@ -57,6 +57,10 @@ pub struct RefusedRequest {
 }
 
 impl RefusedRequest {
+    fn about(self, operation_id: &Name) -> RefusedRequest {
+        RefusedRequest { operation_id: Some(operation_id.clone()), ..self }
+    }
+
     fn bytes(&self) -> usize {
         REFUSAL_BYTES + self.key_values.as_ref().map_or(0, KeyValues::encoded_bytes)
     }

@@ -147,7 +147,11 @@ impl Refusals {
                     | locks::Refusal::PartOfOperation { .. }
                     | locks::Refusal::QuotaExceeded(_) => None,
                 };
-                self.record_one(RefusedRequest { key_values, ..subject.refused("locks", refusal.code()) });
+                let refused = RefusedRequest { key_values, ..subject.refused("locks", refusal.code()) };
+                self.record_one(match refusal {
+                    locks::Refusal::PartOfOperation { operation_id, .. } => refused.about(operation_id),
+                    _ => refused,
+                });
             }
             Outcome::Decisions(Err(refusal)) => self.record_one(not_decided(subject, None, refusal)),
             Outcome::Decisions(Ok(decisions::Reply::Batch(results))) => {
@@ -184,6 +188,9 @@ impl Refusals {
 fn limited(subject: &RefusalSubject, refusal: &limiter::Refusal) -> RefusedRequest {
     match refusal {
         limiter::Refusal::LimitReached(decision) => reached(subject, decision),
+        limiter::Refusal::PartOfOperation { operation_id, .. } => {
+            subject.refused("limiter", refusal.code()).about(operation_id)
+        }
         other => subject.refused("limiter", other.code()),
     }
 }
@@ -239,7 +246,7 @@ fn not_decided(
                 key_values: limit.map(|limit| limit.group.clone()).or_else(lock),
                 limit_name: parts.holds.first().map(|hold| match &hold.refused {
                     ledger::RefusedHold::LimitExceeded(limit) => limit.limit_name.clone(),
-                    ledger::RefusedHold::ValueOverflow { limit_name } => limit_name.clone(),
+                    ledger::RefusedHold::ValueOverflow { limit_name, .. } => limit_name.clone(),
                 }),
                 ..refused
             }

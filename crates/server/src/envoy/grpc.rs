@@ -44,6 +44,15 @@ struct Answer(Bytes);
 #[derive(Clone)]
 pub(super) struct IsFramed;
 
+/// The gRPC status of an answer whose HTTP status means another one to gRPC.
+#[derive(Clone)]
+pub(super) struct Status(u16);
+
+impl Status {
+    /// What was asked for does not exist. The HTTP status 404 means that the method does not.
+    pub(super) const NOT_FOUND: Status = Status(5);
+}
+
 /// The one message of the body.
 pub(super) async fn read(parts: &Parts, body: Body, app: &App) -> Result<Bytes, Failure> {
     let is_grpc =
@@ -104,7 +113,10 @@ pub(crate) fn answer_as_grpc(mut answer: Response) -> Response {
         let trailers = std::future::ready(Some(Ok(ok())));
         return response(Body::new(Full::new(frame).with_trailers(trailers)));
     }
-    let status = status::envoy::grpc_code(answer.status());
+    let status = match answer.extensions_mut().remove() {
+        Some(Status(status)) => status,
+        None => status::envoy::grpc_code(answer.status()),
+    };
     // A problem document is complete, so nothing is waited for.
     let problem = to_bytes(answer.into_body(), MAX_PROBLEM).now_or_never();
     let problem = problem.and_then(Result::ok).unwrap_or_default();

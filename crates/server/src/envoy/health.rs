@@ -9,7 +9,7 @@ use axum::{
     body::{Body, Bytes},
     extract::{Request, State},
     http::StatusCode,
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use futures_util::stream;
 use http_body_util::StreamBody;
@@ -27,7 +27,11 @@ const WATCH_EVERY: Duration = Duration::from_secs(1);
 pub(super) async fn check(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     match asked(&app, request).await? {
         true => Ok(grpc::message(StatusCode::OK, &response(status(&app)))),
-        false => Err(Failure::new(Code::NotFound, "The service is not known.")),
+        false => {
+            let mut unknown = Failure::new(Code::NotFound, "The service is not known.").into_response();
+            unknown.extensions_mut().insert(grpc::Status::NOT_FOUND);
+            Ok(unknown)
+        }
     }
 }
 

@@ -316,7 +316,12 @@ fn refused() -> Refused {
         holds: vec![
             HoldOfDecision { refused: RefusedHold::LimitExceeded(exceeded), held_by: vec![holder] },
             HoldOfDecision {
-                refused: RefusedHold::ValueOverflow { limit_name: name("b") },
+                refused: RefusedHold::ValueOverflow {
+                    limit_name: name("b"),
+                    ceiling: None,
+                    commit_value: 11,
+                    hold_value: 12,
+                },
                 held_by: Vec::new(),
             },
         ],
@@ -356,7 +361,7 @@ async fn a_refusal_names_what_refuses() {
         json!([
             {"code": "LimitExceeded", "limit_name": "a", "ceiling": 9, "commit_value": 5, "hold_value": 4, "available": 0,
              "held_by": held_by},
-            {"code": "ValueOverflow", "limit_name": "b"},
+            {"code": "ValueOverflow", "limit_name": "b", "commit_value": 11, "hold_value": 12},
         ])
     );
     let lock = json!({"code": "LockHeld", "key_values": {"k": 1}, "mode": "shared", "owner": null, "held_ms": 7,
@@ -410,7 +415,7 @@ async fn other_refusals_have_their_codes() {
     let ended = |state| DecisionRefusal::OperationAlreadyInFinalState {
         operation_id: operation_id(),
         state,
-        position: Position(5),
+        position: Some(Position(5)),
     };
     let members = json!({"state": "committed", "position": 5, "operation_id": "op"});
     check(ended(Some(State::Committed)), 409, "OperationAlreadyInFinalState", members).await;

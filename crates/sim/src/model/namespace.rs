@@ -180,7 +180,7 @@ impl Namespace {
                 None => Err(engine_decisions::Refusal::OperationAlreadyInFinalState {
                     operation_id: kept.operation_id.clone(),
                     state: None,
-                    position: token,
+                    position: None,
                 }),
             };
         }

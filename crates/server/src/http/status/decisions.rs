@@ -80,7 +80,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
             Failure::new(Code::OperationAlreadyInFinalState, detail)
                 .with("operation_id", operation_id.as_str())
                 .with("state", state.map(state_word))
-                .with("position", position.0)
+                .with("position", position.map(|position| position.0))
         }
         Refusal::LimitNotFound { limit_names } => {
             about_limits(Code::LimitNotFound, no_such_limits(limit_names), limit_names)

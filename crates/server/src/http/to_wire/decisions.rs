@@ -164,12 +164,12 @@ fn refused_hold(hold: &HoldOfDecision) -> RefusedHold<'_> {
             available: Some(limit.available),
             held_by: explained(&hold.held_by),
         },
-        EngineRefusedHold::ValueOverflow { limit_name } => RefusedHold {
+        EngineRefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value } => RefusedHold {
             code: Cow::Borrowed(Code::ValueOverflow.word()),
             limit_name: borrowed(limit_name),
-            ceiling: None,
-            commit_value: None,
-            hold_value: None,
+            ceiling: *ceiling,
+            commit_value: Some(*commit_value),
+            hold_value: Some(*hold_value),
             available: None,
             held_by: None,
         },

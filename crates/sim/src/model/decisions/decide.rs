@@ -32,8 +32,11 @@ pub(super) struct Asked {
 /// What becomes of a request.
 pub(super) enum Tried {
     Done(Answer),
-    /// Only locks and slots refuse it, and it would not be refused if nothing were in use.
-    Blocked(Refusal),
+    /// Locks or slots refuse it, and slots would not if nothing were in use. It may begin to wait if nothing else refuses it.
+    Blocked {
+        refusal: Refusal,
+        may_wait: bool,
+    },
 }
 
 impl Decisions {
@@ -59,12 +62,12 @@ impl Decisions {
             return Some(Err(Refusal::OperationAlreadyInFinalState {
                 operation_id: id,
                 state: Some(end.answer.state),
-                position: end.answer.position.expect("an ended decision has a position"),
+                position: end.answer.position,
             }));
         }
         match self.try_at(turn, wanted, LAST) {
             Tried::Done(answer) => Some(answer),
-            Tried::Blocked(_) if wanted.wait() > Millis(0) && !wanted.dry_run() => {
+            Tried::Blocked { may_wait: true, .. } if wanted.wait() > Millis(0) && !wanted.dry_run() => {
                 match self.bounds.refuses(Quota::LocksWaiting, self.waiting.len(), 1) {
                     Some(exceeded) => Some(Err(Refusal::QuotaExceeded(exceeded))),
                     None => {
@@ -73,7 +76,7 @@ impl Decisions {
                     }
                 }
             }
-            Tried::Blocked(refusal) => Some(Err(refusal)),
+            Tried::Blocked { refusal, .. } => Some(Err(refusal)),
         }
     }
 
@@ -111,12 +114,16 @@ impl Decisions {
             }
             let of_limits = if asked.is_refused { asked.retry_after } else { Some(0) };
             refused.retry_after = retry_after(turn.now, &refused, of_limits);
-            let is_busy = refused.holds.is_empty()
-                && refused.event.is_none()
-                && refused.limits.iter().all(|limit| !limit.refuses || limit.status.per.is_none());
+            let (full, beyond): (Vec<_>, Vec<_>) = refused
+                .limits
+                .iter()
+                .filter(|limit| limit.refuses)
+                .partition(|limit| limit.status.per.is_none());
+            let may_wait = refused.holds.is_empty() && refused.event.is_none() && beyond.is_empty();
+            let is_blocked = !full.is_empty() || !refused.locks.is_empty();
             let refusal = Refusal::Refused(Box::new(refused));
-            return match is_busy && self.is_possible(&checks) {
-                true => Tried::Blocked(refusal),
+            return match is_blocked && self.is_possible(&checks) {
+                true => Tried::Blocked { refusal, may_wait },
                 false => Tried::Done(Err(refusal)),
             };
         }

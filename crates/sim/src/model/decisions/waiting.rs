@@ -72,7 +72,7 @@ impl Decisions {
         if wanted.dry_run() {
             return Some(match self.try_at(turn, wanted, place) {
                 Tried::Done(answer) => answer,
-                Tried::Blocked(refusal) => Err(refusal),
+                Tried::Blocked { refusal, .. } => Err(refusal),
             });
         }
         let waits = Outcome::Decisions(Err(Refusal::OperationWaits { operation_id: id.clone() }));
@@ -121,7 +121,7 @@ impl Decisions {
         match self.try_at(turn, &wanted, place) {
             Tried::Done(Ok(_)) if !may_make => Err(Refusal::Refused(Box::<Refused>::default())),
             Tried::Done(answer) => answer,
-            Tried::Blocked(refusal) => Err(refusal),
+            Tried::Blocked { refusal, .. } => Err(refusal),
         }
     }
 

@@ -307,7 +307,7 @@ impl Ledger {
         for change in fresh.iter().map(|i| &hold.changes()[*i]) {
             match self.refused(change) {
                 Some(RefusedHold::LimitExceeded(limit)) => exceeded.push(limit),
-                Some(RefusedHold::ValueOverflow { limit_name }) => overflowing.push(limit_name),
+                Some(RefusedHold::ValueOverflow { limit_name, .. }) => overflowing.push(limit_name),
                 None => {}
             }
         }

@@ -26,7 +26,12 @@ impl Ledger {
             }));
         }
         let overflows = [up, down, commit + up, commit + down].iter().any(|sum| !range.contains(sum));
-        overflows.then_some(RefusedHold::ValueOverflow { limit_name })
+        overflows.then(|| RefusedHold::ValueOverflow {
+            limit_name,
+            ceiling,
+            commit_value: commit.try_into().unwrap(),
+            hold_value: (up + down - value).try_into().unwrap(),
+        })
     }
 
     /// The limits of these changes that do not exist.

@@ -5,8 +5,8 @@ use crate::model::{Branch, Changed, Mark, Order};
 use limina_engine::{
     KeyValues, Name, Position,
     limiter::{
-        Change, Limit, MAX_COUNT, ManagedRule, NewOverride, NewRule, OverrideInfo, Refusal, Reply, RuleInfo,
-        Window,
+        Change, Durability, Limit, MAX_COUNT, ManagedRule, NewOverride, NewRule, OverrideInfo, Refusal,
+        Reply, RuleInfo, Window,
     },
 };
 
@@ -122,7 +122,15 @@ impl Limiter {
             Change::CreateRule(new) => self.with_rule(now, None, Rule::client(new.clone(), created)),
             Change::PutRule(new) => match self.rule(&new.name) {
                 None => self.with_rule(now, None, Rule::client(new.clone(), created)),
-                Some(rule) => self.replace_terms(now, rule, new.clone()),
+                Some(rule) => {
+                    let mut terms = new.clone();
+                    let default =
+                        if terms.window.is_some() { Durability::Relaxed } else { Durability::Durable };
+                    if rule.terms.durability.is_none() && terms.durability == Some(default) {
+                        terms.durability = None;
+                    }
+                    self.replace_terms(now, rule, terms)
+                }
             },
             Change::PatchRule { name, patch } => {
                 let Some(rule) = self.rule(name) else { return self.refuse(no_rule(name)) };
