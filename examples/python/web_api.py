@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from limina import AsyncLimina, Rule, bucket
+from limina import AsyncLimina, Rule, Unavailable, bucket
 from limina.asgi import LiminaMiddleware
 
 client = AsyncLimina(os.environ.get("LIMINA_URL", "http://127.0.0.1:7070"), namespace="web-api")
@@ -37,7 +37,11 @@ async def index(request: Request) -> JSONResponse:
 @contextlib.asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
     # PUT creates the rule or replaces it, so every start of every replica may do it.
-    await client.rules.put(Rule("per-caller", limit=10, group_by=["caller"], window=bucket(1, burst=20)))
+    try:
+        await client.rules.put(Rule("per-caller", limit=10, group_by=["caller"], window=bucket(1, burst=20)))
+    except Unavailable as error:
+        # The rule of an earlier start is still there. Without one, nothing is limited.
+        print("the rule could not be put:", error)
     yield
     await client.aclose()
 

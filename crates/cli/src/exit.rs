@@ -68,20 +68,27 @@ pub struct Failed {
     pub exit: Exit,
     /// What happened, for people.
     pub message: String,
+    /// The document of a refusal, for programs: a refusal is an answer.
+    pub(crate) document: Option<String>,
 }
 
 impl Failed {
-    pub(crate) fn usage(message: impl Into<String>) -> Failed {
-        Failed { exit: Exit::Usage, message: message.into() }
+    fn new(exit: Exit, message: impl Into<String>) -> Failed {
+        Failed { exit, message: message.into(), document: None }
+    }
+
+    /// The command line is wrong.
+    pub fn usage(message: impl Into<String>) -> Failed {
+        Failed::new(Exit::Usage, message)
     }
 
     pub(crate) fn error(message: impl Into<String>) -> Failed {
-        Failed { exit: Exit::Error, message: message.into() }
+        Failed::new(Exit::Error, message)
     }
 
     /// The command destroys something, and the caller has not said `--yes`.
     pub(crate) fn needs_yes(what: impl std::fmt::Display) -> Failed {
-        Failed { exit: Exit::NeedsYes, message: format!("{what}: add --yes to do it") }
+        Failed::new(Exit::NeedsYes, format!("{what}: add --yes to do it"))
     }
 }
 
@@ -94,6 +101,11 @@ impl From<Error> for Failed {
             Error::Unavailable { .. } => Exit::Unavailable,
             Error::Invalid(_) | Error::Conflict(_) => Exit::Error,
         };
-        Failed { exit, message: error.to_string() }
+        let document = match &error {
+            Error::Refused(failure) => failure.problem.as_ref(),
+            _ => None,
+        };
+        let document = document.and_then(|problem| serde_json::to_string(problem).ok());
+        Failed { document, ..Failed::new(exit, error.to_string()) }
     }
 }

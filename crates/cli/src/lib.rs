@@ -53,6 +53,11 @@ pub fn run(options: &Options, command: Command) -> Exit {
         Err(failed) => return report(failed),
     };
     let result = runtime.block_on(command.run(&mut session));
+    if let Err(Failed { document: Some(document), .. }) = &result
+        && !session.out.is_table()
+    {
+        session.out.line(document);
+    }
     session.out.flush();
     let exit = result.unwrap_or_else(|mut failed| {
         if failed.exit == Exit::Unavailable {

@@ -143,7 +143,7 @@ fn refuse_misplaced(cli: &Cli, matches: &ArgMatches) -> Result<(), Failed> {
         Some(arg) if cli.command.is_some() => {
             let flag = arg.get_long().unwrap_or_default();
             let message = format!("--{flag} is an option of `limina serve`, and stands behind the command");
-            Err(Failed { exit: Exit::Usage, message })
+            Err(Failed::usage(message))
         }
         _ => Ok(()),
     }

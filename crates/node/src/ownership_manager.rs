@@ -276,6 +276,8 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
     }
 
     fn open(&mut self, shard: ShardId, handed: Option<HandOver>) {
+        // A claim raises the epoch as often as a hand-over, but the owner that died may have left an append that was read and is gone.
+        let prepared = self.preparer.take(shard).filter(|_| handed.is_some());
         // `ago` was measured when the store made the view, a little before `seen_at`. So this time may be behind, never ahead.
         let handed = handed.map(|HandOver { shard_time_ms, ago }| HandedTime {
             time: Time(shard_time_ms.saturating_add(ago.as_millis() as u64)),
@@ -286,7 +288,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         let task = ShardTask {
             shard,
             handed,
-            prepared: self.preparer.take(shard),
+            prepared,
             store: self.store.clone(),
             stores: self.stores.clone(),
             context: self.context.clone(),

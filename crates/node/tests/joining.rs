@@ -1,7 +1,11 @@
 //! Nodes that join others, over a store in memory whose clock is moved by hand.
 
 use bytes::Bytes;
-use limina_engine::{Outcome, Request};
+use limina_engine::{
+    Command, KeyValues, Millis, Name, Outcome, Request,
+    limiter::{self, Change, Check, Limit, NewRule, RuleChange, Take, Window},
+    selection::Selection,
+};
 use limina_node::{
     AddressTaken, Feed, FeedRequest, Joining, Metrics, Node, NodeOptions, PeerError, Peers, Service, ShardId,
     peers::PeerFuture,
@@ -16,7 +20,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -87,6 +91,64 @@ async fn a_filter_that_cannot_be_read_holds_up_no_stop() {
     let node = join(store.clone(), "here").await.expect("the address is free");
     eventually(|| store.filters.load(Ordering::SeqCst) > 0).await;
     tokio::time::timeout(DEADLINE, node.stop()).await.expect("the node stops");
+}
+
+/// From the moment at which the session has ended, other nodes may end the tenure. So an answer that needs the tenure is confirmed, also while
+/// a renewal is under way.
+#[tokio::test]
+async fn a_tenure_is_in_doubt_as_soon_as_its_session_has_ended() {
+    let cluster = cluster();
+    let store = Arc::new(CountingStore::new(&cluster, Some(Hanging::Renewals)));
+    let (metrics, service) = (Metrics::new(), Service::new(Metrics::new()));
+    let Announcement { address, host, .. } = announcement("here");
+    let joining = Joining { address, host, tenure: DEADLINE, peers: Arc::new(StubPeers::default()) };
+    let (sharding, options) = (memory::sharding(SHARDS), NodeOptions::default());
+    let joining = Node::join(service.clone(), metrics, store.clone(), sharding, joining, options);
+    let _node = joining.await.expect("the address is free");
+    eventually(|| owns_all(&cluster, NodeId(1))).await;
+    service.until_served().await;
+    let window = Window::Fixed { per: Millis(3_600_000) };
+    let rule = NewRule {
+        name: Name::new("rate").expect("a name"),
+        group_by: Vec::new(),
+        selection: Selection::default(),
+        limit: Limit::AtMost(1_000_000),
+        window: Some(window),
+        shadow: false,
+        durability: None,
+        description: None,
+    };
+    let ask = async |command| {
+        let request = Request::new(Name::new("n").expect("a name"), Command::Limiter(command));
+        let outcome = service.submit(request).await.expect("an answer");
+        assert!(outcome.is_done(), "{outcome:?}");
+    };
+    ask(limiter::Command::Change(RuleChange::new(Change::CreateRule(rule)).expect("a rule"))).await;
+    let check = || {
+        let take = Take::new(KeyValues::new::<&str, &str>(Vec::new()).expect("none"), 1).expect("a take");
+        limiter::Command::Check(Check::new(vec![take]).expect("a check"))
+    };
+    // A renewal that was sent after the shards were opened covers them.
+    let confirms = || store.confirms.load(Ordering::SeqCst);
+    let relaxed = async || {
+        let before = confirms();
+        ask(check()).await;
+        confirms() == before
+    };
+    while !relaxed().await {}
+
+    store.is_hanging.store(true, Ordering::SeqCst);
+    let renewals = store.renewals.load(Ordering::SeqCst);
+    eventually(|| store.renewals.load(Ordering::SeqCst) > renewals).await;
+    let renewals = store.renewals.load(Ordering::SeqCst);
+    cluster.disconnect(NodeId(1));
+    while relaxed().await {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..20 {
+        assert!(!relaxed().await, "the tenure still counts");
+    }
+    assert_eq!(store.renewals.load(Ordering::SeqCst), renewals, "the renewal has ended");
 }
 
 /// All shards without an owner are claimed in one call.
@@ -270,19 +332,24 @@ struct CountingStore {
     renewals: AtomicUsize,
     claims: AtomicUsize,
     filters: AtomicUsize,
+    confirms: AtomicUsize,
     hanging: Option<Hanging>,
+    /// Whether renewals hang by now.
+    is_hanging: AtomicBool,
 }
 
 #[derive(PartialEq, Eq)]
 enum Hanging {
     Claims,
     Filters,
+    Renewals,
 }
 
 impl CountingStore {
     fn new(cluster: &Arc<Cluster>, hanging: Option<Hanging>) -> CountingStore {
-        let [renewals, claims, filters] = [(); 3].map(|()| AtomicUsize::new(0));
-        CountingStore { node: cluster.node(NodeId(1)), renewals, claims, filters, hanging }
+        let [renewals, claims, filters, confirms] = [(); 4].map(|()| AtomicUsize::new(0));
+        let (node, is_hanging) = (cluster.node(NodeId(1)), AtomicBool::new(false));
+        CountingStore { node, renewals, claims, filters, confirms, hanging, is_hanging }
     }
 }
 
@@ -293,6 +360,9 @@ impl Tenure for CountingStore {
 
     async fn renew(&self, announcement: Announcement) -> Result<View, StoreError> {
         self.renewals.fetch_add(1, Ordering::SeqCst);
+        if self.hanging == Some(Hanging::Renewals) && self.is_hanging.load(Ordering::SeqCst) {
+            std::future::pending().await
+        }
         self.node.renew(announcement).await
     }
 
@@ -355,6 +425,7 @@ impl Journal for CountingStore {
     }
 
     async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
+        self.confirms.fetch_add(1, Ordering::SeqCst);
         self.node.confirm(shard, epoch).await
     }
 

@@ -149,15 +149,6 @@ async fn make(file: &PathBuf, dry_run: bool, session: &mut Session) -> Result<Ex
             session.out.reply(&made, show_one);
             Ok(Exit::Yes)
         }
-        Err(Error::Refused(failure)) => {
-            // A refusal is the answer, so its document is data.
-            if !session.out.is_table()
-                && let Some(problem) = &failure.problem
-            {
-                session.out.line(serde_json::to_string(problem).unwrap_or_default());
-            }
-            Err(Error::Refused(failure).into())
-        }
         Err(error) => Err(error.into()),
     }
 }

@@ -86,7 +86,11 @@ async fn explain(
         |reply| Ok(Some(reply)),
     )?;
     let client = session.client.clone();
-    let mut words = Words { out: &mut session.out };
+    let namespace = match session.connection.namespace.as_str() {
+        "default" => String::new(),
+        other => format!("-n {} ", words::printable(other)),
+    };
+    let mut words = Words { out: &mut session.out, namespace };
     words.verdict(args, key_values, refused.as_ref());
     if !args.lock && !key_values.0.is_empty() {
         // The rules are for the words alone. A token that may use limits need not be allowed to read rules.
@@ -114,6 +118,8 @@ async fn explain(
 
 struct Words<'o> {
     out: &'o mut Output,
+    /// The option of a command about the same namespace, with a space behind it.
+    namespace: String,
 }
 
 impl Words<'_> {
@@ -178,7 +184,9 @@ impl Words<'_> {
         let (used, all) = (words::number(status.used), output::limit(status.limit));
         self.line(format!("{} refuses it: {used} of {all} used{}.", name(status), group(status)));
         if let Some(rule) = rule {
-            self.line(format!("  The rule allows {}.", rules::in_words(rule)));
+            // An override has only another limit; the window is that of its rule.
+            let others = if status.override_name.is_some() { " others" } else { "" };
+            self.line(format!("  The rule allows{others} {}.", rules::in_words(rule)));
             if let Some(description) = &rule.description {
                 self.line(format!("  {}", words::printable(description)));
             }
@@ -243,7 +251,11 @@ impl Words<'_> {
         let count = lock.key_values.0.len();
         let query = json!({"where": lock.key_values, "min_keys": count, "max_keys": count});
         if let Ok(Some(grant)) = client.locks().query(&query).next().await {
-            self.line(format!("  To release it by force: limina locks release {} --yes", grant.lock_id));
+            let namespace = &self.namespace;
+            self.line(format!(
+                "  To release it by force: limina {namespace}locks release {} --yes",
+                grant.lock_id
+            ));
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 //! A preparation is a cache, and safety does not rest on it: [`Preparation::open`] takes the shard under a new epoch like any other
 //! opening. It uses what was read only if it certainly belongs to the shard's present content. The epoch tells: between the read and
 //! the opening it must have been raised exactly twice, by the owner that gave the shard to this node and by this node that took it.
-//! An owner that died, or did not know the outcome of an append, raises it once more.
+//! An owner that did not know the outcome of an append raises it once more. A claim of a dead owner's shard and taking it raise it twice too, so
+//! the caller must not open such a shard from a preparation.
 
 use super::{ShardStore, ShardStoreOptions, State, look_up::successor};
 use crate::{Batch, Epoch, Journal, Records, Seq, ShardId, StoreError, Table};

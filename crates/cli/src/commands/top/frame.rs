@@ -152,7 +152,8 @@ fn queues(lists: &Lists, rows: usize, lines: &mut Vec<String>) {
         ));
     }
     all.sort_by_key(|(waiting, _)| std::cmp::Reverse(*waiting));
-    push_rows(all.into_iter().take(rows).map(|(_, line)| line).collect(), "nobody waits", lines);
+    let shown = all.into_iter().take(rows).map(|(_, line)| line).collect();
+    push_list(shown, lists.queues_unread.as_ref(), "nobody waits", lines);
 }
 
 fn ceilings(lists: &Lists, rows: usize, lines: &mut Vec<String>) {
@@ -167,12 +168,24 @@ fn ceilings(lists: &Lists, rows: usize, lines: &mut Vec<String>) {
         let name = cut(&words::printable(&limit.name));
         Some(format!("{name} {bar}   {} of {}", words::number(used), words::number(ceiling)))
     });
-    push_rows(shown.collect(), "no limit of the ledger has a ceiling", lines);
+    let nothing = "no limit of the ledger has a ceiling";
+    push_list(shown.collect(), lists.ceilings_unread.as_ref(), nothing, lines);
 }
 
 fn heading(title: &str, columns: &str, lines: &mut Vec<String>) {
     lines.push(String::new());
     lines.push(output::bold(&format!("{} {columns}", cut(title))));
+}
+
+/// The rows of a list of which a part, or all, may not have been read.
+fn push_list(rows: Vec<String>, unread: Option<&String>, nothing: &str, lines: &mut Vec<String>) {
+    match unread {
+        None => push_rows(rows, nothing, lines),
+        Some(why) => {
+            lines.extend(rows);
+            lines.push(dim(&words::printable(why)));
+        }
+    }
 }
 
 fn push_rows(rows: Vec<String>, nothing: &str, lines: &mut Vec<String>) {

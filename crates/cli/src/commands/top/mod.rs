@@ -32,7 +32,7 @@ pub struct TopArgs {
     /// Time between two samples
     #[arg(long, value_name = "DURATION", default_value = "1s")]
     interval: Span,
-    /// Print one view, and exit; so it is, too, if standard output is not a terminal
+    /// Print one view and exit (always, if the output is not a terminal)
     #[arg(long)]
     once: bool,
 }

@@ -2,7 +2,7 @@
 
 use crate::{Failed, metrics::Metrics};
 use limina_client::{
-    Limina,
+    Error, Limina,
     types::{Group, Limit, Lock},
 };
 use std::{collections::BTreeMap, time::Instant};
@@ -80,25 +80,41 @@ impl Sample {
     }
 }
 
-/// What the namespace has at this moment. A list that the token may not read is empty.
+/// What the namespace has at this moment. A list that could not be read is empty.
 #[derive(Default)]
 pub(super) struct Lists {
     /// Locks for which somebody waits, the longest queue first.
     pub(super) locks: Vec<Lock>,
     /// Groups of rules for whose slots somebody waits, with the names of the rules.
     pub(super) slots: Vec<(String, Group)>,
+    /// Why a part of the queues is missing.
+    pub(super) queues_unread: Option<String>,
     /// The limits of the ledger that are nearest to their ceilings.
     pub(super) ceilings: Vec<Limit>,
+    /// Why they are missing.
+    pub(super) ceilings_unread: Option<String>,
 }
 
 impl Lists {
     pub(super) async fn read(client: &Limina) -> Lists {
         let (locks, slots, ceilings) = tokio::join!(locks(client), slots(client), ceilings(client));
+        let queues_unread = locks.as_ref().err().or(slots.as_ref().err()).map(unread);
+        let ceilings_unread = ceilings.as_ref().err().map(unread);
         Lists {
             locks: locks.unwrap_or_default(),
             slots: slots.unwrap_or_default(),
+            queues_unread,
             ceilings: ceilings.unwrap_or_default(),
+            ceilings_unread,
         }
+    }
+}
+
+/// Why a list is missing, in a few words.
+fn unread(error: &Error) -> String {
+    match error.failure().needs() {
+        Some(right) => format!("not shown: the token lacks the right {right}"),
+        None => format!("not shown: {error}"),
     }
 }
 
