@@ -256,7 +256,7 @@ pub(crate) enum ConfigError {
         "--data and --store exclude each other: a node keeps its data in a directory, or in a shared store"
     )]
     DataAndStore,
-    #[error("{flag} needs --store: nodes reach each other only if they share a store")]
+    #[error("{flag} needs --store: it is for nodes that share a store")]
     WithoutStore { flag: &'static str },
     #[error("--tls-cert and --tls-key need each other: a certificate is of no use without its key")]
     CertOrKeyMissing,

@@ -276,7 +276,8 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
     }
 
     fn open(&mut self, shard: ShardId, handed: Option<HandOver>) {
-        // A claim raises the epoch as often as a hand-over, but the owner that died may have left an append that was read and is gone.
+        // Only a hand-over proves that what was prepared is still true. An append of an owner that died may have been read here and then
+        // have been lost with a database server, and a claim raises the epoch as often as a hand-over does.
         let prepared = self.preparer.take(shard).filter(|_| handed.is_some());
         // `ago` was measured when the store made the view, a little before `seen_at`. So this time may be behind, never ahead.
         let handed = handed.map(|HandOver { shard_time_ms, ago }| HandedTime {

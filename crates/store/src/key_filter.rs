@@ -155,7 +155,7 @@ impl KeyFilter {
             }
             match &mut filter {
                 None => filter = Some(KeyFilter { hash_key, chain: vec![bloom], removed }),
-                // Only the last part has room. An earlier one that has some is of an older state, and lacks keys.
+                // Only the last part of a filter may have room. An earlier part with room is from an older state, and lacks keys.
                 Some(filter) if filter.hash_key == hash_key && filter.is_full() => {
                     filter.chain.push(bloom);
                     // The last part was written last.

@@ -89,8 +89,9 @@ impl Engine {
         }
     }
 
-    /// Applies the last grace period again, of which only the time is stored. Call it right after opening if the shard was handed over
-    /// without a pause. After an interruption it would be wrong: a wall clock that was ahead then may have been set back since.
+    /// Applies the last grace period again, because only its time is stored, not the extended expiries. Call it right after opening, if
+    /// the shard was handed over without a pause. After an interruption that time may be in the future: the wall clock may have been
+    /// ahead when it was stored, and have been set back since.
     pub fn continue_grace_period(&mut self) {
         if let Some(ready) = self.meta.grace_at {
             self.extend_holders(ready);

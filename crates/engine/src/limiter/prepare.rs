@@ -30,7 +30,7 @@ pub(super) fn prepare(limiter: &mut Limiter, turn: &mut Turn<'_>, change: &Chang
         Change::PutRule(new) => match limiter.rules.number(&new.name) {
             Some(_) => {
                 let number = find_editable(limiter, &new.name)?;
-                let terms = new.clone().with_default_of(limiter.rules.at(number).terms());
+                let terms = new.clone().replacing(limiter.rules.at(number).terms());
                 change_rule(limiter, turn, number, terms)
             }
             None => create_rule(limiter, turn, new),

@@ -45,17 +45,20 @@ impl NewRule {
 
     /// Whether a check waits for the disk. By default it does not with a window, and does without one.
     pub fn durability(&self) -> Durability {
-        self.durability.unwrap_or(match self.window {
+        self.durability.unwrap_or(self.default_durability())
+    }
+
+    fn default_durability(&self) -> Durability {
+        match self.window {
             Some(_) => Durability::Relaxed,
             None => Durability::Durable,
-        })
+        }
     }
 
     /// These terms as they replace `before`. What a rule does by default is shown by a read, and may be sent back: then it stays the
     /// default, also if the window changes later.
-    pub fn with_default_of(mut self, before: &NewRule) -> NewRule {
-        let default = NewRule { durability: None, ..self.clone() }.durability();
-        if before.durability.is_none() && self.durability == Some(default) {
+    pub fn replacing(mut self, before: &NewRule) -> NewRule {
+        if before.durability.is_none() && self.durability == Some(self.default_durability()) {
             self.durability = None;
         }
         self

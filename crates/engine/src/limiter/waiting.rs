@@ -196,7 +196,7 @@ struct Refused {
     /// The groups to wait in. `None` if nothing is full, or if the lease could not even be had if nothing were in use.
     slots: Option<Vec<GroupKey>>,
     /// Whether limits with a window refuse as well.
-    is_beyond_windows: bool,
+    do_windows_refuse: bool,
 }
 
 /// Takes a lease, waits for it, or refuses it.
@@ -217,11 +217,11 @@ pub(super) fn take(
             return Ok(Attempt::Done(result));
         }
     }
-    let Refused { refusal, slots, is_beyond_windows } = match attempt(limiter, turn, new, LAST, budget)? {
+    let Refused { refusal, slots, do_windows_refuse } = match attempt(limiter, turn, new, LAST, budget)? {
         Ok(reply) => return Ok(Attempt::Done(Ok(reply))),
         Err(refused) => refused,
     };
-    let Some(groups) = slots.filter(|_| new.wait.0 > 0 && !is_beyond_windows) else {
+    let Some(groups) = slots.filter(|_| new.wait.0 > 0 && !do_windows_refuse) else {
         return Ok(Attempt::Done(Err(refusal)));
     };
     if limiter.lease_waiters.len() >= MAX_WAITING {
@@ -268,8 +268,8 @@ fn attempt(
                     .any(|limit| limit.exceeded && !limit.shadow && limit.per.is_none() == is_full),
                 _ => false,
             };
-            let (slots, is_beyond_windows) = (slots.filter(|_| refuses(true)), refuses(false));
-            Err(Refused { refusal, slots, is_beyond_windows })
+            let (slots, do_windows_refuse) = (slots.filter(|_| refuses(true)), refuses(false));
+            Err(Refused { refusal, slots, do_windows_refuse })
         }
     })
 }

@@ -145,7 +145,8 @@ pub(crate) struct Driver<J, T> {
     state: Account,
     clocks: Clocks,
     tenure_guard: TenureGuard,
-    /// From then on, views that are checked for lost shards include this one. In microseconds of the monotonic clock.
+    /// Since then the shard's store is among those of the node, and the answer to a renewal is checked for the loss of this shard. In
+    /// microseconds of the monotonic clock.
     served_since: u64,
     opener: Opener,
     options: Options,

@@ -66,7 +66,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
     fn append(&mut self, writes: Arc<Writes>) {
         let is_large = writes.len() > LARGE_APPEND;
         let (store, append_seconds) = (self.store.clone(), self.metrics.shards.append_seconds.clone());
-        // If this shard gives the append up and opens again, a task that still encodes it finds another epoch.
+        // Read before the append begins: if the shard is taken again while a task still encodes the append, the append is refused.
         let (epoch, seq) = (store.epoch(), store.seq().next());
         let append = async move {
             let begin = Instant::now();

@@ -155,8 +155,8 @@ impl Service {
 }
 
 impl Follower {
-    /// Finds the clock at which the follower begins. Starts to feed the ring unless another follower has: one that came before may have
-    /// gone before it did so, and a shard of this node puts changes into the ring even so.
+    /// Finds the clock at which the follower begins. Starts the ring's feeder if there is none. A ring with changes may have none: a shard of
+    /// this node puts its changes there, and the first follower may have left before it started the feeder.
     async fn begin(&mut self, make: Option<StreamTerms>) -> Result<(), FollowError> {
         if self.topic.lock().feeder.is_none() {
             let info = match self.service.stream_info(&self.topic).await {

@@ -66,8 +66,8 @@ pub(super) async fn checkpoint(
     let begun = pool.query(BEGIN, &[&shard, &epoch]).await?;
     let applied: i64 = begun.first().ok_or(StoreError::NotOwned)?.get(0);
     if applied >= number(upto.0) {
-        // It was done before, and only its answer was lost. Chunks that are written again would name the same seq as those of the
-        // next checkpoint, and might arrive after them.
+        // An earlier attempt has completed the checkpoint, and only its answer was lost. Chunks that were written again now would name
+        // the same seq as the chunks of the next checkpoint, so a late one could overwrite a newer record.
         return Ok(());
     }
     // Sorting takes time and must not block a thread of the runtime.
