@@ -1,5 +1,5 @@
 // What an operator changes. Everything asks first, and says what will happen.
-import { at, call } from "./api";
+import { at, call, get } from "./api";
 import { number } from "./format";
 import { Exact, type Num } from "./json";
 import { print } from "./keyvalues";
@@ -76,8 +76,10 @@ export function releaseLease(lease: Lease, done: Done): void {
 }
 
 /** Another limit for one group of a rule: a new override, or a change of the one that the group has. */
-export function overrideGroup(rule: Rule, group: Group, done: Done): void {
+export async function overrideGroup(rule: Rule, group: Group, done: Done): Promise<void> {
   const existing = group.override;
+  // Not the limit of the group: that of a bucket is its burst.
+  const present = existing === null ? rule : await get<Override>(at`limiter/rules/${rule.name}/overrides/${existing}`).catch(() => rule);
   ask({
     title: existing === null ? "Another limit for this group" : "Change this override",
     action: existing === null ? "Create the override" : "Change it",
@@ -92,7 +94,7 @@ export function overrideGroup(rule: Rule, group: Group, done: Done): void {
             : "It acts at once, and what the group has in use still counts."}
         </p>
         {existing === null && <Field name="name" label="Name of the override" value={suggestion(group)} />}
-        <Field name="limit" label="Limit" value={String(group.limit)} hint="−1: no limit. 0: nothing passes." />
+        <Field name="limit" label="Limit" value={String(present.limit)} hint="−1: no limit. 0: nothing passes." />
       </>
     ),
     run: async (form) => {

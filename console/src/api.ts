@@ -71,8 +71,13 @@ export async function text(path: string, signal?: AbortSignal): Promise<string> 
 
 /** A path of a family in the chosen namespace. Each `${…}` is one segment or value, and is percent-encoded. */
 export function at(parts: TemplateStringsArray, ...values: (string | number | undefined)[]): string {
-  const rest = parts.map((part, n) => part + (n < values.length ? encodeURIComponent(String(values[n] ?? "")) : ""));
-  return `/v1/ns/${encodeURIComponent(namespace.value)}/${rest.join("")}`;
+  let path = `/v1/ns/${encodeURIComponent(namespace.value)}/${parts[0]}`;
+  values.forEach((value = "", n) => {
+    // The browser would resolve these, and the request would go to another path.
+    if (["", ".", ".."].includes(String(value)) && !path.includes("?")) throw new Failure(404, "NotFound", "There is nothing with this name.", {});
+    path += encodeURIComponent(String(value)) + parts[n + 1];
+  });
+  return path;
 }
 
 export type Sent = { event: string; id: string; data: any };

@@ -60,6 +60,7 @@ export function useData<T>(key: string | null, load: (signal: AbortSignal) => Pr
 /** A value that follows the text in a field after a short pause. */
 export function useDebounced(change: (text: string) => void, ms = 250): (text: string) => void {
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), []);
   return (text) => {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => change(text), ms);

@@ -13,7 +13,11 @@ function read(): { screen: string; params: Record<string, string> } {
 
 export const route = signal(read());
 export const screen = computed(() => route.value.screen);
-export const namespace = computed(() => route.value.params.ns ?? "default");
+/** A name that the browser would resolve as a part of the path counts as none: it is valid nowhere. */
+export const namespace = computed(() => {
+  const name = route.value.params.ns ?? "";
+  return ["", ".", ".."].includes(name) ? "default" : name;
+});
 
 export const param = (name: string): string => route.value.params[name] ?? "";
 

@@ -119,6 +119,29 @@ test("a rule shows its groups by use, and a row makes an override", async () => 
   await gone(overrides.getByText("umbrella-more"));
 });
 
+test("an override of a bucket begins with its rate, not with its burst", async () => {
+  const window = { type: "bucket", per: "1m", burst: 20 };
+  await client.must("POST", "/v1/ns/shop/limiter/rules", { name: "steady", group_by: ["meter"], limit: 60, window });
+  await client.must("POST", "/v1/ns/shop/limiter/check", { key_values: { meter: "m" } });
+  await open("rules?rule=steady");
+  const limit = page.locator("dialog [name=limit]");
+  for (const proposed of ["60", "90"]) {
+    await press(proposed === "60" ? "Override" : "Change", page.getByRole("table", { name: "Groups" }).locator("tr", { hasText: "meter" }));
+    await limit.waitFor();
+    assert.equal(await limit.inputValue(), proposed);
+    await limit.fill("90");
+    await confirm();
+    await gone(limit);
+  }
+  await client.must("DELETE", "/v1/ns/shop/limiter/rules/steady");
+});
+
+test("a namespace that is no name is not looked for elsewhere", async () => {
+  await page.goto(`${server.url}/console/rules?ns=..`);
+  await page.getByLabel("Namespace").first().waitFor();
+  assert.doesNotMatch(await page.locator("body").innerText(), /\.\./);
+});
+
 test("deleting a rule asks for its name", async () => {
   await client.must("POST", "/v1/ns/shop/limiter/rules", { name: "short-lived", group_by: [], limit: 1 });
   await open("rules?rule=short-lived");

@@ -100,3 +100,9 @@ def test_headers_name_the_tightest_limits_first() -> None:
         "ratelimit-policy": '"tight/acme";q=10, "wide %22%C3%BC%22";q=100',
         "ratelimit": '"tight/acme";r=1, "wide %22%C3%BC%22";r=99;t=2',
     }
+    exceeded = LimitStatus("slow", 2, 2, True, remaining=0, reset_ms=10_000)
+    assert rate_limit_headers(Decision(False, [exceeded], retry_after_ms=5001)) == {
+        "ratelimit-policy": '"slow";q=2',
+        "ratelimit": '"slow";r=0;t=6',
+        "retry-after": "6",
+    }

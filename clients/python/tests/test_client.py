@@ -17,9 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from limina import AsyncLimina, Conflict, Limina, Lost, NotFound, Override, Rule, Unavailable, fixed, sliding
+from limina import AsyncLimina, Conflict, Invalid, Limina, Lost, NotFound, Override, Rule, Unavailable, fixed, sliding
+from limina._clock import now
+from limina._keeper import Grant, Keeper
 from limina._sync.io import Batcher
-from limina._wire import Reply, path
+from limina._wire import Config, Reply, path, release_request
 
 from .conftest import Proxy
 
@@ -62,6 +64,20 @@ def test_an_asyncio_client_works_in_several_event_loops(server: str, namespace: 
     client = AsyncLimina(f"http://{server}", namespace=namespace, timeout=20)
     for _ in range(2):
         assert asyncio.run(client.check({"tenant": "a"})).allowed
+
+
+def test_an_asyncio_client_forgets_event_loops_that_have_ended(server: str, namespace: str) -> None:
+    client = AsyncLimina(f"http://{server}", namespace=namespace, timeout=20)
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def check() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await client.check({"tenant": "a"})
+
+    for _ in range(5):
+        asyncio.run(check())
+    gc.collect()
+    assert sum(loop() is not None for loop in loops) <= 1
 
 
 @pytest.mark.smoke
@@ -164,6 +180,43 @@ def test_a_guard_keeps_its_lock_over_many_ttls(client: Limina) -> None:
     with client.lock({"job": "x"}, ttl=3, owner="me") as lock:
         eventually(lambda: client.locks.get(lock.lock_id).held_ms > 6500)
         assert not lock.lost
+
+
+@pytest.mark.smoke
+def test_the_keeper_looks_once_at_a_grant_that_was_scheduled_often() -> None:
+    keeper = Keeper(Config("http://127.0.0.1:1", None, 1.0, 0), None)
+    granted = Reply(200, b'{"expires_in_ms": 60000}', now())
+    grant = Grant(keeper, granted, ttl=60, path="/", body=b"", release=release_request("/"))
+    for _ in range(3):
+        keeper._schedule(grant)
+    assert [keeper._pop() for _ in range(3)].count(grant) == 1
+    keeper.close()
+
+
+def test_a_grant_whose_caller_is_cancelled_is_given_back(server: str, proxy: Proxy, namespace: str) -> None:
+    # The answer arrives so late that a heartbeat must confirm it, and that one does not return.
+    proxy.add_faults(
+        {"path": "*/locks", "do": "gate", "gate": "grant"}, {"path": "*/heartbeat", "do": "gate", "gate": "beat"}
+    )
+
+    async def run() -> None:
+        async with AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20) as client:
+            acquiring = asyncio.create_task(client.lock({"job": "x"}, ttl=60).__aenter__())
+            while not proxy.requests():
+                await asyncio.sleep(0.01)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Grant, "late", True)
+                proxy.open_gate("grant")
+                while not any("heartbeat" in entry["path"] for entry in proxy.requests()):
+                    await asyncio.sleep(0.01)
+                acquiring.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await acquiring
+            proxy.open_gate("beat")
+            while (await client.locks.list()).items:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 def test_an_exception_in_the_block_releases_the_lock_and_passes(client: Limina) -> None:
@@ -310,6 +363,15 @@ def test_names_are_percent_encoded(client: Limina) -> None:
     client.rules.create(name, limit=1)
     assert client.rules.get(name).name == name
     assert path("n/s", "limiter/rules/{}", "x{}") == "/v1/ns/n%2Fs/limiter/rules/x%7B%7D"
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("name", ["", ".", "..", "\ud800"])
+def test_a_name_that_would_lead_to_another_path_is_refused(name: str) -> None:
+    with Limina("http://127.0.0.1:1") as client:
+        for call in [client.events.delete, client.with_namespace(name).rules.delete]:
+            with pytest.raises(Invalid):
+                call(name)
 
 
 def test_the_synchronous_client_is_up_to_date() -> None:

@@ -118,7 +118,8 @@ impl Call {
 
     /// As [`Call::send`], except that an error other than `Unavailable` is returned as an answer.
     pub(crate) async fn ask(self) -> Result<Answer> {
-        let timeout = self.scope.timeout + self.wait;
+        // The server's clock may run slower than this one, by a twentieth at most.
+        let timeout = self.scope.timeout.saturating_add(self.wait.saturating_add(self.wait / 16));
         let request = self.request()?;
         let safe = self.safe || request.key.is_some();
         let transport = &self.scope.transport;

@@ -5,7 +5,7 @@ use crate::{
     Refusals, RuleSets, Rules, Server, Wait,
     batch::Queues,
     error::{Error, Result},
-    transport::{Budget, Scope, Transport},
+    transport::{Budget, FOREVER, Scope, Transport},
     types::{AuditRecord, KeyValues, Namespace},
 };
 use reqwest::{Method, header::HeaderValue};
@@ -45,7 +45,7 @@ impl Builder {
 
     /// How long one attempt may take. A request that waits at the server has this much more than its wait. Default: 2 s.
     pub fn timeout(mut self, timeout: Duration) -> Builder {
-        self.timeout = timeout;
+        self.timeout = timeout.min(FOREVER);
         self
     }
 
@@ -156,7 +156,7 @@ impl Limina {
 
     /// The same client with another timeout for an attempt.
     pub fn with_timeout(&self, timeout: Duration) -> Limina {
-        Limina { scope: Scope { timeout, ..self.scope.clone() } }
+        Limina { scope: Scope { timeout: timeout.min(FOREVER), ..self.scope.clone() } }
     }
 
     /// The same client with another number of retries.

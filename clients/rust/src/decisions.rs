@@ -159,6 +159,7 @@ impl Decide {
         let body = self.body.with("operation_id", id.as_str()).with("ttl", body::duration(self.ttl));
         let mut forgotten = Forgotten { scope: &self.scope, operation_id: &id, armed: own_id };
         let result = self.scope.post("/decisions").with_body(body).wait(self.wait).ask().await;
+        // From here on the guard ends it, also if nobody waits for the guard.
         forgotten.armed &= matches!(result, Err(Error::Unavailable { done: Done::Unknown, .. }));
         let path = |decision: &Decision| path(&decision.operation_id);
         let guard = Guard::new(&self.scope, self.ttl, result?, path).await?;
@@ -205,7 +206,8 @@ pub struct DecisionGuard {
 impl DecisionGuard {
     /// It has happened. What the commit does not name ends as it was estimated or held.
     ///
-    /// If the commit fails with `Unavailable`, dropping the guard does not roll back: commit again, or let the `ttl` decide.
+    /// If the commit fails with `Unavailable` and [`Done::Unknown`], dropping the guard does not roll back: commit again, or let the
+    /// `ttl` decide.
     pub fn commit(&self) -> Commit<'_> {
         let call = CommitCall { scope: &self.scope, path: path(&self.guard.operation_id) };
         Commit { call, guard: Some(&self.guard), body: Body::default() }
@@ -279,7 +281,7 @@ impl<'d> Commit<'d> {
         drop(ending);
         match &result {
             Ok(_) => guard.stop(),
-            Err(Error::Unavailable { .. }) => {}
+            Err(Error::Unavailable { done: Done::Unknown, .. }) => {}
             Err(_) => keeper.ended.store(false, SeqCst),
         }
         result

@@ -31,7 +31,8 @@ pub struct Guard<G> {
     grant: Reply<G>,
     fencing_token: u64,
     keeper: Arc<Keeper>,
-    heartbeats: AbortHandle,
+    /// `None` until the grant is known to be held.
+    heartbeats: Option<AbortHandle>,
     runtime: Handle,
 }
 
@@ -130,22 +131,26 @@ impl<G> Guard<G> {
             ending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
         });
-        let runtime = Handle::current();
+        // The guard exists before the first heartbeat: if it is dropped meanwhile, it ends the grant.
+        let mut guard = Guard {
+            grant,
+            fencing_token: granted.fencing_token,
+            keeper,
+            heartbeats: None,
+            runtime: Handle::current(),
+        };
         let mut failed = false;
-        if keeper.remaining() < ttl * 2 / 3
-            && let Err(error) = keeper.beat(ttl).await
+        if guard.keeper.remaining() < ttl * 2 / 3
+            && let Err(error) = guard.keeper.beat(ttl).await
         {
             failed = true;
-            if !error.says_gone() && keeper.remaining().is_zero() {
-                let keeper = keeper.clone();
-                runtime.spawn(async move { keeper.end().await });
-            }
-            if error.says_gone() || keeper.remaining().is_zero() {
+            guard.keeper.gone.store(error.says_gone(), SeqCst);
+            if error.says_gone() || guard.keeper.remaining().is_zero() {
                 return Err(error);
             }
         }
-        let heartbeats = runtime.spawn(keeper.clone().keep(failed)).abort_handle();
-        Ok(Guard { grant, fencing_token: granted.fencing_token, keeper, heartbeats, runtime })
+        guard.heartbeats = Some(guard.runtime.spawn(guard.keeper.clone().keep(failed)).abort_handle());
+        Ok(guard)
     }
 
     pub(crate) fn keeper(&self) -> &Keeper {
@@ -155,7 +160,7 @@ impl<G> Guard<G> {
     /// The grant is no longer this guard's to keep, nor to end.
     pub(crate) fn stop(&self) {
         self.keeper.ended.store(true, SeqCst);
-        self.heartbeats.abort();
+        self.heartbeats.iter().for_each(AbortHandle::abort);
     }
 }
 
@@ -169,7 +174,7 @@ impl<G> Deref for Guard<G> {
 
 impl<G> Drop for Guard<G> {
     fn drop(&mut self) {
-        self.heartbeats.abort();
+        self.heartbeats.iter().for_each(AbortHandle::abort);
         if !self.keeper.ended.load(SeqCst) && !self.keeper.gone.load(SeqCst) {
             let keeper = self.keeper.clone();
             self.runtime.spawn(async move { keeper.end().await });

@@ -6,7 +6,7 @@ use crate::{
     body::{self, Body},
     call::segment,
     error::Result,
-    transport::{Scope, random_share},
+    transport::{FOREVER, Scope, random_share},
     types::{CheckReply, Counter, CounterReply, KeyValues, Lease as HeldLease, LeaseGrant},
 };
 use bytes::Bytes;
@@ -127,7 +127,7 @@ pub struct Wait {
 
 impl Wait {
     pub(crate) fn new(check: Check, at_most: Duration) -> Wait {
-        Wait { check, at_most }
+        Wait { check, at_most: at_most.min(FOREVER) }
     }
 
     /// How much to take. Default: 1.

@@ -27,6 +27,9 @@ use std::{
 };
 use tokio::time::Instant;
 
+/// The longest time that this client counts with. Beyond it the clock could overflow.
+pub(crate) const FOREVER: Duration = Duration::from_secs(365 * 86_400);
+
 /// What all clients of one server share: its address, the connections, the budget of retries, and the queues of batches.
 pub(crate) struct Transport {
     pub(crate) http: reqwest::Client,
@@ -188,7 +191,7 @@ fn network_error(error: reqwest::Error) -> Error {
 
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    Some(Duration::from_secs(seconds).min(FOREVER))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -140,6 +140,18 @@ async fn what_operators_ask_for_is_typed() {
 }
 
 #[tokio::test]
+async fn a_time_without_end_does_not_overflow() {
+    let Some(server) = Server::start() else { return };
+    let client = Limina::builder(&server.url).timeout(Duration::MAX).build().unwrap();
+    assert!(client.with_timeout(Duration::MAX).check([("a", "x")]).await.unwrap().allowed);
+    assert!(client.wait([("a", "x")], Duration::MAX).await.unwrap().allowed);
+    assert!(
+        client.lock([("a", "x")], TTL).wait(Duration::MAX).await.is_err(),
+        "the server waits for 5 minutes at most"
+    );
+}
+
+#[tokio::test]
 async fn a_name_that_would_lead_to_another_path_is_not_sent() {
     let client = Limina::new(closed_port()).unwrap();
     for name in ["", ".", ".."] {

@@ -7,7 +7,7 @@
 import { backgroundTimer, sleep } from "./duration.js";
 import { unavailability, Unavailable, type Reply } from "./errors.js";
 import type { Scope } from "./scope.js";
-import { pause } from "./transport.js";
+import { exact, pause } from "./transport.js";
 
 /** A kind of request that has a form for many items. */
 export interface Kind {
@@ -32,8 +32,10 @@ export class Batches {
 
   /** Sends an item, alone or with others. Returns its own answer. */
   async send(scope: Scope, kind: Kind, item: object): Promise<Reply> {
+    // Written now: the caller may change the object while it waits in the queue, and what cannot be written must fail alone.
+    const json = JSON.stringify(item);
     for (let retry = 1; ; retry++) {
-      const reply = await this.#lane(scope, kind).send(item);
+      const reply = exact(await this.#lane(scope, kind).send(json));
       // The lane repeats requests. An item that failed inside a batch that was answered is repeated here.
       if (unavailability(reply) !== "no" || !scope.transport.mayRetry(retry, scope, reply.retryAfterMs)) return reply;
       await sleep(pause(retry, reply.retryAfterMs));
@@ -53,7 +55,8 @@ export class Batches {
 }
 
 interface Waiting {
-  item: object;
+  /** The item, as JSON. */
+  item: string;
   answer: (reply: Reply) => void;
   fail: (error: unknown) => void;
   /** When the call's time is over, by `performance.now()`. */
@@ -72,7 +75,7 @@ class Lane {
     readonly onIdle: () => unknown,
   ) {}
 
-  send(item: object): Promise<Reply> {
+  send(item: string): Promise<Reply> {
     const { timeoutMs } = this.scope;
     if (this.#inFlight === 0) return this.#exchange([item], timeoutMs).then((replies) => replies[0]!);
     return new Promise((answer, fail) => {
@@ -106,13 +109,13 @@ class Lane {
   }
 
   /** Sends items in one request, with its retries. Returns the answer to each of them. */
-  async #exchange(items: object[], timeoutMs: number): Promise<Reply[]> {
+  async #exchange(items: string[], timeoutMs: number): Promise<Reply[]> {
     const { scope, kind } = this;
     const alone = items.length === 1;
     this.#unfinished += 1;
     try {
-      const body = alone ? items[0]! : { [kind.field]: items };
-      const request = scope.request("POST", alone ? kind.single : kind.batch, { body, keyless: !kind.keyed });
+      const request = scope.request("POST", alone ? kind.single : kind.batch, { keyless: !kind.keyed });
+      request.body = alone ? items[0]! : `{"${kind.field}":[${items.join()}]}`;
       const reply = await scope.transport.persist(scope, kind.keyed, async (retry) => {
         // While this request pauses before a retry, it is not in flight: others need not wait for it.
         this.#inFlight += 1;

@@ -51,8 +51,8 @@ export class DecisionGuard extends Guard<OpenDecision> {
       this.stop();
       return decision;
     } catch (error) {
-      // It has happened, and the commit may be recorded. A rollback on the way out would contradict both.
-      this.#perhapsCommitted = error instanceof Unavailable;
+      // The commit may be recorded. A rollback on the way out would contradict it.
+      this.#perhapsCommitted = error instanceof Unavailable && error.done === "unknown";
       throw error;
     }
   }

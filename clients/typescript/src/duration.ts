@@ -13,7 +13,10 @@ export function milliseconds(duration: Duration): number {
   return Object.values(UNITS).reduce((sum, unit, place) => sum + unit * Number(parts[place + 1] ?? 0), 0);
 }
 
-/** Resolves after `ms`. Rejects with the signal's reason as soon as the signal is aborted. */
+/** The longest time that `setTimeout` can wait for. It takes a longer one for 1 ms. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+
+/** Resolves after `ms`, or after 24 days. Rejects with the signal's reason as soon as the signal is aborted. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
@@ -24,7 +27,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", stop);
       resolve();
-    }, ms);
+    }, Math.min(ms, MAX_TIMEOUT_MS));
     signal?.addEventListener("abort", stop, { once: true });
   });
 }

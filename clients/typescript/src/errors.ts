@@ -82,6 +82,8 @@ export interface Reply {
   retryAfterMs: number | undefined;
   /** When the attempt that was answered left, by `performance.now()`. */
   sentAt: number;
+  /** No number of the body was too large for JavaScript. If not, `exact` tells. */
+  isExact: boolean;
 }
 
 /** The error that an answer means, or `undefined` if it is a success. */

@@ -2,7 +2,7 @@
 import type { Batches } from "./batch.js";
 import { failure, Invalid, NotFound, type Reply } from "./errors.js";
 import type { Requests } from "./guard.js";
-import { randomId, type HttpRequest, type Transport } from "./transport.js";
+import { exact, randomId, type HttpRequest, type Transport } from "./transport.js";
 
 export type Method = HttpRequest["method"];
 
@@ -61,10 +61,11 @@ export class Scope implements Settings {
   /** As `exchange`, except that an error other than `Unavailable` is returned as an answer. */
   async ask(method: Method, path: string, options: CallOptions): Promise<Reply> {
     const request = this.request(method, path, options);
-    const timeoutMs = this.timeoutMs + (options.waitMs ?? 0);
+    // The server's clock may run slower than this one, by a twentieth at most.
+    const timeoutMs = this.timeoutMs + ((options.waitMs ?? 0) * 17) / 16;
     const { signal } = options;
     const safe = method === "GET" || request.key !== undefined || options.safe === true;
-    return this.transport.persist({ ...this, signal }, safe, () => this.transport.attempt(request, timeoutMs, signal));
+    return exact(await this.transport.persist({ ...this, signal }, safe, () => this.transport.attempt(request, timeoutMs, signal)));
   }
 
   request(method: Method, path: string, { body, query, key, keyless }: CallOptions): HttpRequest {

@@ -45,7 +45,9 @@ export class Transport {
     try {
       const response = await this.#send(request, exchange.signal);
       const text = await response.text();
-      return { status: response.status, body: parse(text, response), retryAfterMs: retryAfter(response), sentAt };
+      // Most answers have no long number, and need no look at every value.
+      const isExact = !LONG_NUMBER.test(text);
+      return { status: response.status, body: parse(text, response), retryAfterMs: retryAfter(response), sentAt, isExact };
     } catch (error) {
       throw exchange.explain(error);
     } finally {
@@ -64,7 +66,7 @@ export class Transport {
       const response = await this.#send(request, exchange.signal);
       if (response.ok) return readAll(response.body!, exchange, idleMs);
       const body = parse(await response.text(), response);
-      throw failure({ status: response.status, body, retryAfterMs: retryAfter(response), sentAt })!;
+      throw failure({ status: response.status, body, retryAfterMs: retryAfter(response), sentAt, isExact: true })!;
     } catch (error) {
       exchange.end();
       throw exchange.explain(error);
@@ -211,8 +213,7 @@ function parse(text: string, { ok, status, headers }: Response): unknown {
   if (status === 204) return undefined;
   try {
     if (!headers.get("Content-Type")?.includes("json")) throw new SyntaxError("the answer is not JSON");
-    // Only numbers of 16 digits and more can be inexact. Most answers have none, and need no look at every value.
-    return LONG_NUMBER.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
+    return JSON.parse(text);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     if (!ok) return undefined;
@@ -220,10 +221,19 @@ function parse(text: string, { ok, status, headers }: Response): unknown {
   }
 }
 
+/** Only numbers of 16 digits and more can be inexact. */
 const LONG_NUMBER = /\d{16}/;
 
-/** JavaScript would round a 64-bit integer beyond ±(2^53−1) silently. A wrong amount is worse than an error. */
-function exact(key: string, value: unknown): unknown {
+/**
+ * Returns the answer. Throws if it has a 64-bit integer beyond ±(2^53−1), which JavaScript has rounded: a wrong amount is worse than
+ * an error. Not for a batch, whose answer belongs to several callers.
+ */
+export function exact(reply: Reply): Reply {
+  if (!reply.isExact) JSON.stringify(reply.body, refuseInexact);
+  return reply;
+}
+
+function refuseInexact(key: string, value: unknown): unknown {
   if (Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value as number) <= 2 ** 64) {
     throw new RangeError(`the field ${JSON.stringify(key)} of the answer is too large for a JavaScript number`);
   }

@@ -1,7 +1,7 @@
 /** What the conformance scripts cannot show: JavaScript's own traps, and answers that a server never gives. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Invalid, Limina, Lost, Refused, Unavailable } from "limina";
+import { Invalid, Limina, Lost, Refused, Unavailable, type KeyValues } from "limina";
 import { milliseconds } from "#internal/duration.js";
 import { serverSentEvents } from "#internal/sse.js";
 import { Transport } from "#internal/transport.js";
@@ -64,6 +64,22 @@ test("a stream on which nothing arrives any more is closed", async () => {
 });
 
 describe("batches", () => {
+  test("a call is written when it is made, and fails alone if it cannot be written or read", async () => {
+    const results = ({ checks }: any) =>
+      checks.map(({ key_values: { user } }: any) => `{"status": 200, "allowed": true, "limits": [{"group": {"user": ${BigInt(user)}}}]}`);
+    const { fetch, sent } = fakeFetch(({ body }: Sent) =>
+      "checks" in body ? { status: 200, body: `{"results": [${results(body)}]}` } : ALLOWED,
+    );
+    const client = new Limina("http://limina", { fetch });
+    const reused = { user: 0 as number | bigint };
+    const users = [1, 2, 10n, 2 ** 60, 3];
+    const calls = users.map((user) => client.check(Object.assign(reused, { user }) as KeyValues));
+    const outcomes = await Promise.allSettled(calls);
+    assert.deepEqual(outcomes.map(({ status }) => status), ["fulfilled", "fulfilled", "rejected", "rejected", "fulfilled"]);
+    assert.match(String((outcomes[3] as PromiseRejectedResult).reason), /user.*too large/);
+    assert.deepEqual(sent.flatMap(({ body }) => body.checks ?? [body]).map(({ key_values }: any) => key_values.user), [1, 2, 2 ** 60, 3]);
+  });
+
   test("a call that is never sent fails in time, and nothing was done", async () => {
     const { fetch, sent } = fakeFetch(({ body }: Sent) => (body.key_values.n === 0 ? ALLOWED : never));
     const client = new Limina("http://limina", { fetch, timeout: 50 });

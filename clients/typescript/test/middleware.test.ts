@@ -99,6 +99,28 @@ for (const [name, serve] of Object.entries(FRAMEWORKS)) {
   });
 }
 
+test("express: a request that somebody else has answered meanwhile is left alone", async () => {
+  const middleware = forExpress.limit(new Limina(server.url, { timeout: "30s" }), { keyValues: () => ({ client: "late" }) });
+  await new Promise<void>((resolve, reject) => {
+    const response = {
+      get headersSent() {
+        resolve();
+        return true;
+      },
+      set: () => reject(new Error("headers are set after they were sent")),
+    };
+    middleware({} as express.Request, response as unknown as express.Response, reject);
+  });
+});
+
+test("hono: a handler's own Response has the headers, too", async () => {
+  const app = new Hono();
+  app.use(forHono.limit(new Limina(server.url, { timeout: "30s" }), { keyValues: () => ({ client: "hono response" }) }));
+  app.get("/", () => new Response("hello"));
+  const answer = await app.request("/");
+  assert.match(answer.headers.get("RateLimit")!, /;r=1;/);
+});
+
 async function listen(app: HttpServer): Promise<AsyncDisposable & { url: string }> {
   app.listen(0, "127.0.0.1");
   await once(app, "listening");

@@ -176,14 +176,23 @@ async function history(limit: Limit, signal: AbortSignal): Promise<Past> {
   for (let span = MOST_ENTRIES; ; span *= 10) {
     const start = Math.max(created, latest - span);
     let entries: Entry[] = [];
+    let jumps = 0;
     let next: string | null = String(start);
-    for (let pages = 0; next !== null && pages < 50; pages++) {
-      const page: Page<Entry> = await get(`${at`ledger/limits/${limit.name}/entries`}?${pageQuery("", next, 1000)}`, signal);
-      entries = [...entries, ...page.items];
+    for (let pages = 0; next !== null; pages++) {
+      if (pages === 50) {
+        // Too many to read: the older half is left out.
+        next = String(Math.ceil((Number(next) + latest) / 2));
+        jumps++;
+        pages = 0;
+        entries = [];
+      }
+      const page: Page<Entry> = await get(`${at`ledger/limits/${limit.name}/entries`}?${pageQuery("", next!, 1000)}`, signal);
+      entries = [...entries, ...page.items].slice(-MOST_ENTRIES - 1);
       next = page.next;
     }
+    const isWhole = start === created && jumps === 0;
     if (entries.length >= FEW_ENTRIES || start === created)
-      return { entries: entries.slice(-MOST_ENTRIES), isAll: start === created && entries.length <= MOST_ENTRIES };
+      return { entries: entries.slice(-MOST_ENTRIES), isAll: isWhole && entries.length <= MOST_ENTRIES };
   }
 }
 

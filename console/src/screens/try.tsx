@@ -22,14 +22,10 @@ export function Try() {
     }
   }, [text]);
   useEffect(() => field.current?.focus(), []);
-  let keyValues: KeyValues | null = null;
-  let mistake = "";
-  try {
-    keyValues = parse(draft);
-  } catch (error) {
-    mistake = (error as Error).message;
-  }
-  const isReady = text.trim() !== "" && keyValues !== null && /^\d+$/.test(hits);
+  const { keyValues, mistake } = read(draft);
+  // The address follows the field after a pause, so it may still have what was a mistake.
+  const asked = read(text).keyValues;
+  const isReady = text.trim() !== "" && asked !== null && !mistake && /^\d+$/.test(hits);
   const keys = useData("try keys", (signal) => call<Page<Rule>>("GET", at`limiter/rules?limit=100`, undefined, signal));
   const offered = [...new Set(keys.data?.items.flatMap((rule) => rule.group_by) ?? [])].filter((key) => !keyValues || !Object.hasOwn(keyValues, key)).slice(0, 12);
   return (
@@ -79,11 +75,19 @@ export function Try() {
           </p>
         )}
       </Card>
-      {isReady ? <Answer key={`${text} ${hits}`} keyValues={parse(text)} hits={Number(hits)} /> : <Empty title="Write key-values as a client would send them">
+      {isReady ? <Answer key={`${text} ${hits}`} keyValues={asked} hits={Number(hits)} /> : <Empty title="Write key-values as a client would send them">
           <code>tenant=acme</code> is text, <code>attempt:=3</code> a number, <code>beta:=true</code> a boolean. Put quotation marks around what has spaces.
         </Empty>}
     </Screen>
   );
+}
+
+function read(text: string): { keyValues: KeyValues | null; mistake: string } {
+  try {
+    return { keyValues: parse(text), mistake: "" };
+  } catch (error) {
+    return { keyValues: null, mistake: (error as Error).message };
+  }
 }
 
 function Answer({ keyValues, hits }: { keyValues: KeyValues; hits: number }) {

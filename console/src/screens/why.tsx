@@ -7,7 +7,7 @@ import { useData } from "../hooks";
 import { contains, print, same, selection, type KeyValues } from "../keyvalues";
 import { change, href } from "../route";
 import { Name, Pairs, T } from "../text";
-import type { Group, Lease, Limit, Lock, Operation, Page, Refusal, Rule, Stream } from "../types";
+import type { Group, Lease, Limit, Lock, Operation, Override, Page, Refusal, Rule, Stream } from "../types";
 import { setOf } from "./sets";
 import { Account, Empty, FailureNote, Left, Loading, Since, Use } from "../ui";
 
@@ -88,19 +88,21 @@ function ByRule({ name, group }: { name: string; group: KeyValues }) {
       const { items } = await get<{ items: Group[] }>(at`limiter/rules/${name}/groups?limit=1000`, signal);
       // An override over more keys has a group of its own, which contains the refused one.
       const use = items.find((item) => same(item.group, group)) ?? items.find((item) => contains(item.group, group) || contains(group, item.group));
+      // The limit of a group with a bucket is the burst.
+      const allowed = use?.override == null ? rule : await get<Override>(at`limiter/rules/${name}/overrides/${use.override}`, signal);
       let leases: Lease[] = [];
       let counters: Counter[] = [];
       if (!rule.window) {
         leases = (await get<Page<Lease>>(at`limiter/leases?limit=1000`, signal)).items.filter((lease) => contains(lease.key_values, group));
         counters = (await call<Page<Counter>>("POST", at`limiter/counters/query?limit=100`, { where: selection(group) }, signal)).items;
       }
-      return { rule, use, set: await setOf(rule, signal), leases: leases.sort((a, b) => b.hits - a.hits), counters: counters.filter((counter) => counter.counters > counter.leased) };
+      return { rule, use, allowed: allowed.limit, set: await setOf(rule, signal), leases: leases.sort((a, b) => b.hits - a.hits), counters: counters.filter((counter) => counter.counters > counter.leased) };
     },
     2000,
   );
   if (failure && !data) return failure.status === 404 ? <Empty title="The rule is gone">It was deleted after this refusal.</Empty> : <FailureNote of={failure} what="this rule" />;
   if (!data) return <Loading />;
-  const { rule, use, set, leases, counters } = data;
+  const { rule, use, allowed, set, leases, counters } = data;
   const waiting = use?.waiting ?? 0;
   const limit = use?.limit ?? rule.limit;
   const isFull = use ? Number(limit) >= 0 && Number(use.used) >= Number(limit) : Number(limit) === 0;
@@ -108,7 +110,7 @@ function ByRule({ name, group }: { name: string; group: KeyValues }) {
     <>
       <Step title="The rule">
         <p>
-          <Name text={rule.name} href={href("rules", { rule: rule.name })} /> allows {allowance(limit, rule.window)}
+          <Name text={rule.name} href={href("rules", { rule: rule.name })} /> allows {allowance(allowed, rule.window)}
           {rule.group_by.length > 0 && (
             <>
               {" "}

@@ -108,10 +108,11 @@ pub(crate) struct Resolved<'d> {
     values: Vec<(String, String)>,
 }
 
-impl Resolved<'_> {
-    /// The key-values of the check. `None` if the limit is unlimited.
-    pub(crate) fn key_values(&self) -> Option<KeyValues> {
-        Some(rules::key_values(self.rule?, &self.values))
+impl<'d> Resolved<'d> {
+    /// The rule, and the key-values of its check. `None` if the limit is unlimited.
+    pub(crate) fn rule(&self) -> Option<(&'d Name, KeyValues)> {
+        let rule = self.rule?;
+        Some((rule, rules::key_values(rule, &self.values)))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     metadata, rules,
 };
 use limina_engine::{
-    KeyValues,
+    KeyValues, Name,
     key_values::Value,
     limiter::{CheckSet, Decision, EntryMode, Limit, LimitStatus, MAX_COUNT, RequestLimit, SetEntry, Take},
 };
@@ -48,6 +48,8 @@ struct Asked<'a> {
     unit: Unit,
     /// `None` for a limit that comes with the request.
     terms: Option<&'a RateLimit>,
+    /// The rule that the limit has become. `None` for a limit that comes with the request.
+    rule: Option<&'a Name>,
     /// The number of its quota group, in quota mode.
     group: Option<u16>,
 }
@@ -91,29 +93,21 @@ impl<'a> Plan<'a> {
                 Found::Limit { terms, .. } if replaced.contains(&*terms.name) && !terms.is_unlimited() => {
                     Planned::Free
                 }
-                Found::Limit { terms, key_values } => match (terms.unit, key_values) {
-                    (Some(unit), Some(key_values)) => {
+                Found::Limit { terms, rule } => match (terms.unit, rule) {
+                    (Some(unit), Some((rule, key_values))) => {
                         let next = u16::try_from(groups.len()).unwrap_or(u16::MAX);
                         let group =
                             terms.quota.then(|| *groups.entry(quota_group(descriptor)).or_insert(next));
                         let take = plan.take(place, descriptor, key_values, None)?;
-                        plan.ask(
-                            descriptor,
-                            take,
-                            count_refused,
-                            Asked { entry: 0, unit, terms: Some(terms), group },
-                        )
+                        let asked = Asked { entry: 0, unit, terms: Some(terms), rule: Some(rule), group };
+                        plan.ask(descriptor, take, count_refused, asked)
                     }
                     _ => Planned::Unlimited,
                 },
                 Found::Given { limit, unit, key_values } => {
                     let take = plan.take(place, descriptor, key_values, Some(limit))?;
-                    plan.ask(
-                        descriptor,
-                        take,
-                        count_refused,
-                        Asked { entry: 0, unit, terms: None, group: None },
-                    )
+                    let asked = Asked { entry: 0, unit, terms: None, rule: None, group: None };
+                    plan.ask(descriptor, take, count_refused, asked)
                 }
             };
             plan.descriptors.push(planned);
@@ -170,6 +164,16 @@ impl<'a> Plan<'a> {
         let set = CheckSet::new(entries)
             .map_err(|invalid| InvalidRequest(format!("{}: {}", invalid.field(), invalid.reason())))?;
         Ok(Some(set))
+    }
+
+    /// Whether every limit that was asked for is among those of the decision. Otherwise the namespace does not have the rules of the
+    /// configuration with which this plan was made, and the decision means nothing.
+    pub fn has_all_rules(&self, decision: &Decision) -> bool {
+        self.asked().all(|(_, asked)| {
+            let is_own =
+                |limit: &LimitStatus| limit.entry == asked.entry && limit.rule.as_ref() == asked.rule;
+            decision.limits.iter().any(is_own)
+        })
     }
 
     /// The response for the limiter's decision.
@@ -287,10 +291,10 @@ impl RateLimit {
 /// What the configuration, or the request, says about a descriptor.
 enum Found<'a> {
     Nothing,
-    /// `key_values` is `None` if the limit is unlimited.
+    /// `rule`, with the key-values that it is asked with, is `None` if the limit is unlimited.
     Limit {
         terms: &'a RateLimit,
-        key_values: Option<KeyValues>,
+        rule: Option<(&'a Name, KeyValues)>,
     },
     Given {
         limit: RequestLimit,
@@ -316,7 +320,7 @@ fn find<'a>(
 ) -> Result<Found<'a>, InvalidRequest> {
     let Some(given) = &descriptor.limit else {
         let Some(resolved) = domain.resolve(&descriptor.entries) else { return Ok(Found::Nothing) };
-        return Ok(Found::Limit { terms: resolved.terms, key_values: resolved.key_values() });
+        return Ok(Found::Limit { terms: resolved.terms, rule: resolved.rule() });
     };
     let unknown = || InvalidRequest::of_descriptor(place, "the limit has no unit that is known");
     let unit = Unit::from_code(given.unit()).ok_or_else(unknown)?;

@@ -84,9 +84,18 @@ struct Builder {
     root: Option<Node>,
     /// The lists and maps that are not complete yet, each with its anchor.
     open: Vec<(Node, usize)>,
-    /// Complete nodes by their anchor, with their number of nodes.
-    anchors: HashMap<usize, (Node, usize)>,
+    /// Complete nodes by their anchor.
+    anchors: HashMap<usize, Anchored>,
     nodes: usize,
+}
+
+#[derive(Clone)]
+struct Anchored {
+    node: Node,
+    /// The number of nodes, this one included.
+    nodes: usize,
+    /// The number of levels of lists and maps.
+    height: usize,
 }
 
 impl Builder {
@@ -112,8 +121,9 @@ impl Builder {
                 self.complete(node, anchor)
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor).cloned() {
-                Some((node, nodes)) => {
+                Some(Anchored { node, nodes, height }) => {
                     self.count(nodes, line)?;
+                    self.check_depth(height, line)?;
                     self.complete(node, 0)
                 }
                 None => {
@@ -129,19 +139,25 @@ impl Builder {
     }
 
     fn begin(&mut self, node: Node, anchor: usize) -> Result<(), YamlError> {
-        if self.open.len() >= MAX_DEPTH {
-            let reason = format!("lists and maps are nested more than {MAX_DEPTH} levels deep");
-            return Err(YamlError { line: node.line, reason });
-        }
+        self.check_depth(1, node.line)?;
         self.open.push((node, anchor));
+        Ok(())
+    }
+
+    /// Whether so many more levels are allowed here.
+    fn check_depth(&self, levels: usize, line: usize) -> Result<(), YamlError> {
+        if self.open.len() + levels > MAX_DEPTH {
+            let reason = format!("lists and maps are nested more than {MAX_DEPTH} levels deep");
+            return Err(YamlError { line, reason });
+        }
         Ok(())
     }
 
     fn complete(&mut self, node: Node, anchor: usize) -> Result<(), YamlError> {
         self.count(1, node.line)?;
         if anchor > 0 {
-            let nodes = size(&node);
-            self.anchors.insert(anchor, (node.clone(), nodes));
+            let (nodes, height) = (size(&node), height(&node));
+            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, height });
         }
         match self.open.last_mut() {
             None => self.root = Some(node),
@@ -179,6 +195,16 @@ fn size(node: &Node) -> usize {
         Value::Scalar { .. } => 0,
         Value::List(items) => items.iter().map(size).sum(),
         Value::Map(pairs) => pairs.iter().map(|(key, value)| size(key) + size(value)).sum(),
+    }
+}
+
+fn height(node: &Node) -> usize {
+    match &node.value {
+        Value::Scalar { .. } => 0,
+        Value::List(items) => 1 + items.iter().map(height).max().unwrap_or(0),
+        Value::Map(pairs) => {
+            1 + pairs.iter().flat_map(|(key, value)| [height(key), height(value)]).max().unwrap_or(0)
+        }
     }
 }
 

@@ -233,6 +233,13 @@ fn yaml() {
     check(&bomb, "limits.yaml: line ");
     let deep = format!("\ndomain: edge\nmetadata: {}1{}", "[".repeat(5_000), "]".repeat(5_000));
     check(&deep, "limits.yaml: line 3: ");
+    // Nor must anchors become levels without end.
+    let nested = |inner: &str| format!("{}{inner}{}", "[".repeat(40), "]".repeat(40));
+    let (first, second) = (nested("1"), nested("*first"));
+    check(
+        &format!("\ndomain: edge\nmetadata:\n  a: &first {first}\n  b: {second}"),
+        "limits.yaml: line 5: lists and maps are nested more than 64 levels deep",
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Envoy's configuration: read at the start, applied as rules before any request is served, and followed while the server runs.
 //!
 //! Files that are not valid at the start are an error. Later, they change nothing. Each domain is resolved as before until its
-//! namespace has the rules of the new configuration: without its rule, a descriptor would have no limit.
+//! namespace has the rules of the new configuration. A request that misses its rule is not allowed: it waits a little, and fails.
 
 use crate::{
     rules::{Applier, ENVOY, Few, INTERVAL},
@@ -16,8 +16,12 @@ use std::{
     convert::Infallible,
     io::{Error as IoError, Read},
     path::{Path, PathBuf},
+    time::Duration,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The pause after a search for missing rules.
+const PAUSE_AFTER_MISSING: Duration = Duration::from_millis(50);
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +60,7 @@ impl EnvoyFiles {
     }
 
     /// Applies the first configuration. Returns when every domain has its rules, except those that refuse them. What was used before
-    /// is not known here, so these are resolved with the new configuration: some of its rules may exist.
+    /// is not known here, so these are resolved with the new configuration: some of its rules may exist. Requests for others fail.
     pub(crate) async fn begin(mut self, service: Service) -> Following {
         let mut applier = Applier::new(service, ENVOY);
         let config = std::mem::take(&mut self.config);
@@ -122,9 +126,19 @@ impl Following {
         let Following { mut files, mut applier, mut target } = self;
         let mut is_broken = false;
         loop {
+            let limits = files.limits.clone();
             let is_requested = tokio::select! {
                 _ = files.hangup.recv() => true,
                 () = tokio::time::sleep(INTERVAL) => false,
+                missing = limits.missing_rules() => {
+                    let mut rules = rules_of(&target);
+                    rules.retain(|namespace, _| missing.contains(namespace));
+                    applier.restore(rules).await;
+                    apply(&mut applier, &target, &files.limits).await;
+                    // While another node's rules differ, every request may miss its own.
+                    tokio::time::sleep(PAUSE_AFTER_MISSING).await;
+                    continue;
+                }
             };
             match files.check(is_requested).await {
                 Some(Ok(config)) => {
@@ -141,12 +155,19 @@ impl Following {
                 }
                 None => {}
             }
-            applier.apply_due().await;
-            let mut usable = target.clone();
-            usable.take_domains(applier.pending(), &files.limits.config());
-            files.limits.set(usable);
+            apply(&mut applier, &target, &files.limits).await;
         }
     }
+}
+
+/// Applies what is due. Each domain is resolved with the target as soon as its namespace has the target's rules.
+async fn apply(applier: &mut Applier, target: &Config, limits: &EnvoyLimits) {
+    let publish = |applier: &Applier| {
+        let mut usable = target.clone();
+        usable.take_domains(applier.pending(), &limits.config());
+        limits.set(usable);
+    };
+    applier.apply_due(publish).await;
 }
 
 /// The rules of all domains, by namespace.

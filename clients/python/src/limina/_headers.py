@@ -22,8 +22,9 @@ def rate_limit_headers(decision: Decision) -> dict[str, str]:
     tightest = sorted(enforced, key=_tightness)[:MOST_LIMITS]
     headers = {}
     if tightest:
-        headers["ratelimit-policy"] = ", ".join(f'"{_name(limit)}";q={limit.limit}' for limit in tightest)
-        headers["ratelimit"] = ", ".join(f'"{_name(limit)}";r={limit.remaining or 0}{_reset(limit)}' for limit in tightest)
+        headers["ratelimit-policy"] = ", ".join(f'"{policy_name(limit)}";q={limit.limit}' for limit in tightest)
+        states = (f'"{policy_name(limit)}";r={limit.remaining or 0}{_reset(limit, decision)}' for limit in tightest)
+        headers["ratelimit"] = ", ".join(states)
     if decision.retry_after is not None:
         headers["retry-after"] = str(math.ceil(decision.retry_after))
     return headers
@@ -34,10 +35,14 @@ def _tightness(limit: LimitStatus) -> tuple[bool, float, int]:
     return not limit.exceeded, remaining / limit.limit if limit.limit else 0.0, remaining
 
 
-def _name(limit: LimitStatus) -> str:
+def policy_name(limit: LimitStatus) -> str:
+    """The name of a limit in these headers, and in `violated-policies` of a refusal."""
     names = [limit.rule or "", *([limit.override] if limit.override is not None else [])]
     return "/".join(quote(name, safe=PLAIN) for name in names)
 
 
-def _reset(limit: LimitStatus) -> str:
-    return "" if limit.reset_ms is None else f";t={math.ceil(limit.reset_ms / 1000)}"
+def _reset(limit: LimitStatus, decision: Decision) -> str:
+    # An exceeded limit may allow this request before its window has ended.
+    ends = [limit.reset_ms, decision.retry_after_ms if limit.exceeded else None]
+    known = [end for end in ends if end is not None]
+    return f";t={math.ceil(min(known) / 1000)}" if known else ""

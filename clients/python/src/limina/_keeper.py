@@ -32,12 +32,13 @@ LONGEST_SLEEP = 60.0
 class Grant:
     """What a guard holds: until when it certainly holds it, and whether it is lost."""
 
-    def __init__(self, keeper: Keeper, reply: Reply, *, ttl: float, path: str, body: bytes) -> None:
-        """`reply` granted it, and a POST of `body` to `path` is its heartbeat."""
+    def __init__(self, keeper: Keeper, reply: Reply, *, ttl: float, path: str, body: bytes, release: Request) -> None:
+        """`reply` granted it, a POST of `body` to `path` is its heartbeat, and `release` gives it back."""
         self.ttl = ttl
         self._keeper = keeper
         self._path = path
         self._body = body
+        self.release = release
         self._lock = threading.Lock()
         self._listeners: list[Callable[[], None]] = []
         self._lost = False
@@ -47,6 +48,8 @@ class Grant:
         self.deadline = reply.sent_at + self._expires_in(reply)
         self.next_beat = reply.sent_at + ttl / 3
         self.beating = False
+        self.entry = -1
+        """The number of its entry in the agenda. An earlier entry means nothing any more."""
 
     @property
     def lost(self) -> bool:
@@ -76,6 +79,11 @@ class Grant:
     def end(self) -> None:
         """It is released, or about to be: no more heartbeats, and it cannot be lost any more."""
         self._over = True
+
+    def give_back(self) -> None:
+        """Releases it in the background: whoever asked for it is gone, and nobody else knows of it."""
+        self.end()
+        self._keeper.give_back(self.release)
 
     def on_lost(self, listener: Callable[[], None]) -> None:
         with self._lock:
@@ -171,6 +179,15 @@ class Keeper:
         """Sends a heartbeat, once, and waits at most so many seconds."""
         return self._transport.attempt(Request("POST", path, body, timeout=min(self._timeout, most)))
 
+    def give_back(self, release: Request) -> None:
+        def send() -> None:
+            try:
+                self._transport.call(release)
+            except LiminaError as error:  # Its `ttl` ends it.
+                log.info("a grant that nobody waits for was not released: %s", error)
+
+        threading.Thread(target=send, name="limina-release", daemon=True).start()
+
     def close(self) -> None:
         """Ends the threads. Grants that are still held end with their `ttl`."""
         with self._changed:
@@ -183,7 +200,8 @@ class Keeper:
     def _schedule(self, grant: Grant) -> None:
         when = grant.deadline if grant.beating else min(grant.next_beat, grant.deadline)
         with self._changed:
-            heapq.heappush(self._agenda, (when, next(self._numbers), weakref.ref(grant)))
+            grant.entry = next(self._numbers)
+            heapq.heappush(self._agenda, (when, grant.entry, weakref.ref(grant)))
             self._changed.notify()
 
     def _watch(self) -> None:
@@ -195,9 +213,15 @@ class Keeper:
                     self._changed.wait(min(max(pause, 0.0), LONGEST_SLEEP))
                 if self._closed:
                     return
-                grant = heapq.heappop(self._agenda)[2]()
+                grant = self._pop()
             if grant is not None and grant.alive:
                 self._look_at(grant)
+
+    def _pop(self) -> Grant | None:
+        """Takes the first entry of the agenda. A later entry of the same grant has replaced it, or it is returned."""
+        _, entry, reference = heapq.heappop(self._agenda)
+        grant = reference()
+        return grant if grant is not None and grant.entry == entry else None
 
     def _look_at(self, grant: Grant) -> None:
         if now() >= grant.deadline:

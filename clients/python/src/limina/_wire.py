@@ -50,7 +50,12 @@ class Request:
     """Replaces the timeout of the client."""
     refusal_is_value: bool = False
     gone_is_success: bool = False
-    """A release: 404 in a retry means that the lost attempt has released it."""
+    """404 in a retry means that the lost attempt has deleted it."""
+
+    @property
+    def longest_wait(self) -> float:
+        """The server's clock may run slower than this one, by a twentieth at most."""
+        return self.wait * 17 / 16
 
     def retries(self, config: Config, budget: Budget) -> Retries:
         return Retries(budget, retries=config.retries, timeout=config.timeout, repeatable=self.repeatable)
@@ -67,12 +72,27 @@ class Reply:
         return decode(self.body, kind)
 
 
+def release_request(target: str) -> Request:
+    """Deletes a grant. Its id is never used again, so repeating it can harm nobody."""
+    return Request("DELETE", target, repeatable=True, gone_is_success=True)
+
+
 def path(namespace: str, template: str, *names: str, query: Mapping[str, Any] | None = None) -> str:
     """`path("shop", "limiter/rules/{}/groups", name)`: names are percent-encoded."""
-    family = template.format(*(quote(name, safe="") for name in names))
-    whole = f"/v1/ns/{quote(namespace, safe='')}/{family}"
+    family = template.format(*map(_segment, names))
+    whole = f"/v1/ns/{_segment(namespace)}/{family}"
     given = {name: value for name, value in (query or {}).items() if value is not None}
     return f"{whole}?{urlencode(given)}" if given else whole
+
+
+def _segment(name: str) -> str:
+    # `.` and `..` are not encoded, and the path would be resolved to another one. They are valid names nowhere.
+    if name in ("", ".", ".."):
+        raise errors.Invalid(f"{name!r} is not a valid name")
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise errors.Invalid(f"{name!r} is not a valid name: {error}") from error
 
 
 def fields(**all_fields: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Literal
 
 from ._async.client import AsyncLimina
-from ._headers import rate_limit_headers
+from ._headers import policy_name, rate_limit_headers
 from ._wire import KeyValues
 from .errors import Unavailable
 from .types import Decision
@@ -77,7 +77,7 @@ def _refusal(decision: Decision) -> dict[str, Any]:
         "title": "A limit is reached",
         "status": 429,
         "code": "LimitReached",
-        "violated-policies": [limit.rule for limit in decision.limits if limit.exceeded and not limit.shadow],
+        "violated-policies": [policy_name(limit) for limit in decision.limits if limit.exceeded and not limit.shadow],
         "retry_after_ms": decision.retry_after_ms,
     }
 

@@ -12,6 +12,7 @@ export function limit(
   const judge = limiter(client, options);
   return async (request, reply) => {
     const { headers, refusal } = await judge(request);
+    if (reply.sent) return reply; // Somebody else has answered meanwhile, such as a timeout.
     reply.headers(headers);
     if (refusal) return reply.code(refusal.status).send(refusal.body);
   };

@@ -9,9 +9,10 @@ export function limit(client: Limina, options: LimitOptions<Context>): Middlewar
   const judge = limiter(client, options);
   return async (context, next) => {
     const { headers, refusal } = await judge(context);
-    for (const [name, value] of Object.entries(headers)) context.header(name, value);
-    if (refusal) return context.newResponse(refusal.body, refusal.status as 429 | 503);
+    if (refusal) return context.newResponse(refusal.body, refusal.status as 429 | 503, headers);
     await next();
+    // Afterwards, because a handler's own `Response` does not have what was set before.
+    for (const [name, value] of Object.entries(headers)) context.header(name, value);
     return undefined;
   };
 }

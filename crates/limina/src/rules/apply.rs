@@ -76,7 +76,7 @@ impl Applier {
         self.managed = self.namespaces().await;
         self.set_target(rules);
         loop {
-            self.apply_due().await;
+            self.apply_due(|_| {}).await;
             let may_wait = |pending: &Pending| match &pending.state {
                 State::Refused(_) => true,
                 State::Unavailable(code) => *code == Unavailable::StorageFull.code(),
@@ -101,8 +101,22 @@ impl Applier {
         self.pending = target.into_iter().map(|(name, rules)| (name, pending(rules))).collect();
     }
 
-    /// Makes one attempt for each namespace whose next attempt is due.
-    pub(crate) async fn apply_due(&mut self) {
+    /// Applies rules again in those of these namespaces that have lost the whole set, because they were deleted. A set that is there
+    /// stays as it is: another node may have a newer configuration.
+    pub(crate) async fn restore(&mut self, rules: Rules) {
+        for (namespace, rules) in rules {
+            let name = Name::new(self.set.name).expect("the name of an own set is valid");
+            let command = Command::Limiter(limiter::Command::GetRuleSet(name));
+            let asked = self.service.submit(Request::new(namespace.clone(), command)).await;
+            if matches!(asked, Ok(Outcome::Limiter(Err(Refusal::RuleSetNotFound { .. })))) {
+                let pending = Pending { rules, state: State::New, next: Instant::now() };
+                self.pending.entry(namespace).or_insert(pending);
+            }
+        }
+    }
+
+    /// Makes one attempt for each namespace whose next attempt is due. Calls `applied` whenever some of them have got their rules.
+    pub(crate) async fn apply_due(&mut self, mut applied: impl FnMut(&Applier)) {
         let now = Instant::now();
         let due = self.pending.iter().filter(|(_, pending)| pending.next <= now);
         let due: Vec<Name> = due.map(|(name, _)| name.clone()).collect();
@@ -117,6 +131,7 @@ impl Applier {
             for (name, answer) in answers {
                 self.note(name, answer);
             }
+            applied(self);
         }
     }
 

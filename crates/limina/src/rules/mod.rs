@@ -106,7 +106,7 @@ impl RulesFile {
                 }
                 None => {}
             }
-            applier.apply_due().await;
+            applier.apply_due(|_| {}).await;
         }
     }
 }

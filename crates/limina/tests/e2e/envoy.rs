@@ -216,6 +216,40 @@ fn a_domain_that_refuses_its_new_rules_keeps_its_limits() {
     eventually(|| (limit(&ask(&server, "edge", "ann").1) == 2).then_some(())).expect("the new limit");
 }
 
+/// Without its rule, a descriptor would have no limit.
+#[test]
+fn a_domain_without_its_rules_lets_nobody_pass() {
+    let home = tempfile::tempdir().unwrap();
+    let config = home.path().join("edge.yaml");
+    fs::write(&config, limits(1)).unwrap();
+    let arguments = ["--envoy-config", config.to_str().unwrap()];
+    let server = Server::start_with(home.path().join("data"), &arguments);
+    assert_eq!((ask(&server, "edge", "ann").0, ask(&server, "edge", "ann").0), (200, 429));
+    // The namespace is deleted, and its rules with it. They are made again when a request misses them.
+    assert_eq!(server.delete("/v1/ns/edge").status, 204);
+    assert_eq!((eventually_limited(&server, "ann"), ask(&server, "edge", "ann").0), (200, 429));
+    // At the next start the namespace refuses the rules: another set has one of them.
+    let set = "/v1/ns/edge/limiter/rule-sets/mine";
+    let rule = json!({"name": "plan", "group_by": ["plan"], "limit": 1});
+    let put = server.http().put(server.url(set)).json(&json!({"rules": [rule]}));
+    assert_eq!(Reply::to(put).status, 201);
+    drop(server);
+    let other = limits(1).replace("key: user", "key: user\n    value: bob")
+        + &limits(1).replace("domain: edge\ndescriptors:\n", "").replace("user", "plan");
+    fs::write(&config, other).unwrap();
+    let mut server = Server::start_with(home.path().join("data"), &arguments);
+    let (status, problem) = ask(&server, "edge", "bob");
+    assert_eq!((status, &problem["code"]), (503, &json!("ShardUnavailable")));
+    assert_eq!(server.delete(set).status, 204);
+    server.process().signal(Signal::HUP);
+    assert_eq!((eventually_limited(&server, "bob"), ask(&server, "edge", "bob").0), (200, 429));
+}
+
+/// The first answer of the limiter, after 503s.
+fn eventually_limited(server: &Server, user: &str) -> u16 {
+    eventually(|| Some(ask(server, "edge", user).0).filter(|status| *status != 503)).expect("an answer")
+}
+
 #[test]
 fn a_domain_needs_its_right() {
     let home = tempfile::tempdir().unwrap();

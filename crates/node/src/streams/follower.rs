@@ -31,6 +31,8 @@ pub struct Follower {
     /// Set if the follower is another node: how many times the shard had left this node when the feed began. When the shard
     /// leaves again, the feed ends.
     feeds_until_move: Option<u64>,
+    /// Since when the owner has not answered.
+    unanswered_since: Option<Instant>,
 }
 
 impl Service {
@@ -69,7 +71,15 @@ impl Service {
         let topic = self.streams().join((namespace, stream));
         let news = topic.news.subscribe();
         let cursor = Cursor::new(resume_after);
-        Follower { service: self.clone(), topic, news, cursor, reading: None, feeds_until_move: None }
+        Follower {
+            service: self.clone(),
+            topic,
+            news,
+            cursor,
+            reading: None,
+            feeds_until_move: None,
+            unanswered_since: None,
+        }
     }
 
     /// The stream as it is now: the question is sent to the shard after this call.
@@ -184,7 +194,6 @@ impl Follower {
 
     /// The next messages, in order. Waits until there are any. If the future is dropped, no message is lost.
     pub async fn next(&mut self) -> Result<Vec<Arc<Message>>, Ended> {
-        let mut unanswered_since: Option<Instant> = None;
         loop {
             self.news.mark_unchanged();
             let (step, ended) = {
@@ -207,12 +216,12 @@ impl Follower {
                 (question, None) => question,
             };
             match self.answer(question).await {
-                Ok(()) => unanswered_since = None,
+                Ok(()) => self.unanswered_since = None,
                 Err(FollowError::StreamNotFound | FollowError::QuotaExceeded(_)) => {
                     return Err(Ended::Deleted);
                 }
                 Err(FollowError::Unavailable(reason)) => {
-                    let since = *unanswered_since.get_or_insert_with(Instant::now);
+                    let since = *self.unanswered_since.get_or_insert_with(Instant::now);
                     let is_hopeless = reason == Unavailable::ShuttingDown || since.elapsed() > MAX_WAIT;
                     if is_hopeless || self.feeds_until_move.is_some() {
                         return Err(Ended::Unavailable(reason));

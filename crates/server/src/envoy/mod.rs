@@ -35,8 +35,13 @@ use limina_envoy::{
 };
 use prost::Message;
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, timeout_at},
 };
 
 /// The longest request.
@@ -64,31 +69,48 @@ pub(crate) fn routes() -> Vec<(&'static str, &'static str, Call)> {
     ]
 }
 
+/// How long a request waits until its namespace has the rules of the configuration. Envoy itself waits for 20 ms, unless it is told
+/// otherwise.
+const MAX_WAIT_FOR_RULES: Duration = Duration::from_millis(250);
+
 /// The configuration that Envoy's requests are resolved with. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct EnvoyLimits(Arc<Limits>);
 
 #[derive(Default)]
 struct Limits {
-    config: RwLock<Arc<Config>>,
+    config: watch::Sender<Arc<Config>>,
     count_refused: BTreeMap<String, CountRefused>,
+    /// Namespaces in which a request has missed a rule.
+    missing: Mutex<BTreeSet<Name>>,
+    missed: Notify,
 }
 
 impl EnvoyLimits {
     /// Knows no domain yet. `count_refused` says for some domains which refused hits count.
     pub fn new(count_refused: BTreeMap<String, CountRefused>) -> EnvoyLimits {
-        EnvoyLimits(Arc::new(Limits { config: RwLock::default(), count_refused }))
+        EnvoyLimits(Arc::new(Limits { count_refused, ..Limits::default() }))
     }
 
-    /// Resolves requests with this configuration from now on. Its rules must exist already: without its rule, a descriptor has no
-    /// limit.
+    /// Resolves requests with this configuration from now on, also those that miss a rule. Its rules should exist already.
     pub fn set(&self, config: Config) {
-        *self.0.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        self.0.config.send_replace(Arc::new(config));
     }
 
     /// The configuration with which requests are resolved.
     pub fn config(&self) -> Arc<Config> {
-        self.0.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.config.borrow().clone()
+    }
+
+    /// Waits until a request misses a rule that the configuration has. Returns the namespaces of such requests.
+    pub async fn missing_rules(&self) -> BTreeSet<Name> {
+        self.0.missed.notified().await;
+        std::mem::take(&mut *self.0.missing.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn report_missing(&self, namespace: Name) {
+        self.0.missing.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace);
+        self.0.missed.notify_one();
     }
 
     fn count_refused(&self, domain: &str) -> CountRefused {
@@ -132,15 +154,31 @@ async fn decide(
         let detail = "The server has no configuration of Envoy's rate limits: start it with --envoy-config.";
         return Err(Failure::new(Code::NotFound, detail));
     };
-    let config = limits.config();
-    let domain = config.domain(&request.domain);
-    let mut plan = Plan::new(domain, request, limits.count_refused(&request.domain)).map_err(invalid)?;
-    let Some(set) = plan.command().map_err(invalid)? else { return Ok(plan.respond(None)) };
-    let namespace =
-        Name::new(&request.domain).expect("the domain is in the configuration, so it is a namespace");
-    let command = Command::Limiter(limiter::Command::CheckSet(set));
-    match app.ask(Scope::new(namespace, identity), None, command).await {
-        Ok(Outcome::Limiter(Ok(Reply::Set(decision)))) => Ok(plan.respond(Some(&decision))),
-        other => Err(status::answer(other, StatusCode::OK).err().unwrap_or_else(status::unreadable)),
+    let mut configs = limits.0.config.subscribe();
+    let deadline = Instant::now() + MAX_WAIT_FOR_RULES;
+    loop {
+        let config = configs.borrow_and_update().clone();
+        let domain = config.domain(&request.domain);
+        let mut plan = Plan::new(domain, request, limits.count_refused(&request.domain)).map_err(invalid)?;
+        let Some(set) = plan.command().map_err(invalid)? else { return Ok(plan.respond(None)) };
+        let namespace =
+            Name::new(&request.domain).expect("the domain is in the configuration, so it is a namespace");
+        let command = Command::Limiter(limiter::Command::CheckSet(set));
+        let scope = Scope::new(namespace.clone(), identity.clone());
+        match app.ask(scope, None, command).await {
+            Ok(Outcome::Limiter(Ok(Reply::Set(decision)))) if plan.has_all_rules(&decision) => {
+                return Ok(plan.respond(Some(&decision)));
+            }
+            Ok(Outcome::Limiter(Ok(Reply::Set(_)))) => limits.report_missing(namespace),
+            other => {
+                return Err(status::answer(other, StatusCode::OK).err().unwrap_or_else(status::unreadable));
+            }
+        }
+        // Without its rule, a limit would count nothing and refuse nothing. The rules are being changed, or the namespace was deleted.
+        // What the request has taken from its other limits meanwhile stays taken.
+        if timeout_at(deadline, configs.changed()).await.is_err() {
+            let detail = "The namespace does not have the rules of Envoy's configuration.";
+            return Err(Failure::new(Code::ShardUnavailable, detail));
+        }
     }
 }

@@ -128,7 +128,11 @@ impl Connection {
     fn present(&mut self, passcode: Option<&str>) {
         let address = self.client.address();
         let failure = match self.app.policy().identify(passcode.map(str::as_bytes), address) {
-            None => unauthorized(passcode.is_some()),
+            None if passcode.is_some() => unauthorized(true),
+            None => {
+                let detail = "The connection needs a token: send it as the header `passcode` of CONNECT.";
+                Failure::new(Code::Unauthorized, detail)
+            }
             Some(identity) => match identity.token() {
                 Some(token) if self.client.count_for(token).is_err() => {
                     Failure::new(Code::Overloaded, "The token has its maximum of connections.")
@@ -176,6 +180,10 @@ impl Connection {
                         Received::TooLarge => {
                             let detail = format!("The WebSocket message is longer than {MAX_MESSAGE} bytes.");
                             self.session.fail("FrameTooLarge", &detail);
+                            Bytes::new()
+                        }
+                        Received::Invalid(reason) => {
+                            self.session.fail("InvalidFrame", &reason);
                             Bytes::new()
                         }
                         Received::Close => return Ok(Ending::Disconnected),

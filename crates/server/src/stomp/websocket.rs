@@ -24,6 +24,7 @@ use tokio_tungstenite::{
     WebSocketStream,
     tungstenite::{
         Error, Message, Utf8Bytes,
+        error::ProtocolError,
         handshake::derive_accept_key,
         protocol::{
             CloseFrame, Role, WebSocketConfig,
@@ -65,6 +66,8 @@ pub(super) enum Received {
     Data(Bytes),
     /// A message of more than `MAX_MESSAGE` bytes. Nothing is received after it.
     TooLarge,
+    /// Not what WebSocket allows, for this reason. Nothing is received after it.
+    Invalid(String),
     /// The client closes the connection.
     Close,
 }
@@ -141,6 +144,13 @@ impl WebSocket {
                 Some(Err(Error::Capacity(_))) => {
                     self.is_cut_off = true;
                     return Ok(Received::TooLarge);
+                }
+                Some(Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))) => {
+                    return Err(Disconnected);
+                }
+                Some(Err(error @ (Error::Protocol(_) | Error::Utf8(_)))) => {
+                    self.is_cut_off = true;
+                    return Ok(Received::Invalid(error.to_string()));
                 }
                 Some(Err(_)) | None => return Err(Disconnected),
             };

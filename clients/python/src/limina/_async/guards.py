@@ -9,17 +9,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from .._bodies import settlement
 from .._keeper import Grant
-from .._wire import Reply, Request, encode, new_key
+from .._wire import Reply, Request, encode, new_key, release_request
 from ..errors import LiminaError, Lost, NotFound, Unavailable
 from ..types import DecisionStatus, LimitStatus
 from .io import AsyncListener, in_thread
 from .namespace import AsyncNamespace
+
+
+G = TypeVar("G", bound="AsyncGuard")
 
 
 class AsyncGuard:
@@ -62,7 +65,11 @@ class AsyncGuard:
                 await self._leave()
 
     async def _leave(self) -> None:
-        raise NotImplementedError
+        await self._end()
+
+    async def _end(self) -> Reply:
+        self._grant.end()
+        return await self._namespace.transport.call(self._grant.release)
 
 
 class AsyncLockGuard(AsyncGuard):
@@ -71,15 +78,10 @@ class AsyncLockGuard(AsyncGuard):
     def __init__(self, namespace: AsyncNamespace, grant: Grant, granted: _Granted) -> None:
         super().__init__(namespace, grant, granted.fencing_token)
         self.lock_id = granted.lock_id
-        self._session = granted.session_id
 
     async def release(self) -> None:
         """Releases the locks. Raises `NotFound` if they had expired before."""
-        self._grant.end()
-        await self._namespace.release(self._namespace.path("locks/{}", self.lock_id, session_id=self._session))
-
-    async def _leave(self) -> None:
-        await self.release()
+        await self._end()
 
 
 class AsyncLeaseGuard(AsyncGuard):
@@ -90,15 +92,10 @@ class AsyncLeaseGuard(AsyncGuard):
         self.lease_id = granted.lease_id
         self.limits = granted.limits
         """The limits that applied, with what is used in each."""
-        self._session = granted.session_id
 
     async def release(self) -> None:
         """Gives the slots back. Raises `NotFound` if the lease had expired before."""
-        self._grant.end()
-        await self._namespace.release(self._namespace.path("limiter/leases/{}", self.lease_id, session_id=self._session))
-
-    async def _leave(self) -> None:
-        await self.release()
+        await self._end()
 
 
 class AsyncDecisionGuard(AsyncGuard):
@@ -109,6 +106,7 @@ class AsyncDecisionGuard(AsyncGuard):
         self.operation_id = status.operation_id
         self.status = status
         """The decision as the server answered it: its limits, values, locks and event."""
+        self._perhaps_committed = False
 
     @property
     def limits(self) -> list[LimitStatus]:
@@ -129,32 +127,32 @@ class AsyncDecisionGuard(AsyncGuard):
         What is not named ends at its default: checks at their estimate, holds as they were held. `record` says that it has
         happened anyway: more than was held, past a ceiling and after the expiry is booked too.
 
-        If the commit ends with `Unavailable`, it may have been executed: the end of the block then does not roll back.
-        Commit again, or let the `ttl` decide.
+        If the commit ends with `Unavailable` and `done` is `"unknown"`, it may have been executed: the end of the block then does
+        not roll back. Commit again inside the block, or let the `ttl` decide.
         """
         body = settlement({**(hits or {}), **named_hits}, holds, record)
+        target = self._namespace.path("decisions/{}/commit", self.operation_id)
         # While the commit is under way, a heartbeat that finds the operation ended would mean nothing.
         self._grant.end()
         try:
-            return await self._finish("commit", body)
-        except (Unavailable, NotFound):
-            # It may be committed, or it is gone. In neither case may the end of the block roll it back.
-            raise
-        except LiminaError:
+            return await self._namespace.change(DecisionStatus, "POST", target, body)
+        except NotFound:
+            raise  # It is gone: there is nothing to keep, and nothing to roll back.
+        except LiminaError as error:
+            # A rollback could contradict a commit that was executed.
+            self._perhaps_committed = isinstance(error, Unavailable) and error.done == "unknown"
             self._grant.resume()
             raise
 
     async def rollback(self) -> DecisionStatus:
         """It has not happened."""
-        self._grant.end()
-        return await self._finish("rollback", {})
-
-    async def _finish(self, how: str, body: dict[str, Any]) -> DecisionStatus:
-        target = self._namespace.path(f"decisions/{{}}/{how}", self.operation_id)
-        return await self._namespace.change(DecisionStatus, "POST", target, body)
+        return (await self._end()).read(DecisionStatus)
 
     async def _leave(self) -> None:
-        await self.rollback()
+        if self._perhaps_committed:
+            self._grant.end()
+        else:
+            await self.rollback()
 
 
 class _Granted(msgspec.Struct):
@@ -170,41 +168,48 @@ class _Granted(msgspec.Struct):
 async def acquire_lock(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float) -> AsyncLockGuard:
     reply = await _ask(namespace, namespace.path("locks"), body, wait)
     granted = reply.read(_Granted)
-    beat = namespace.path("locks/{}/heartbeat", granted.lock_id)
-    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=encode({"session_id": granted.session_id}))
-    guard = AsyncLockGuard(namespace, grant, granted)
-    await _keep(grant)
-    return guard
+    grant = _session_grant(namespace, reply, granted, ttl, "locks/{}", granted.lock_id)
+    return await _kept(AsyncLockGuard(namespace, grant, granted), grant)
 
 
 async def acquire_lease(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float) -> AsyncLeaseGuard:
     reply = await _ask(namespace, namespace.path("limiter/leases"), body, wait)
     granted = reply.read(_Granted)
-    beat = namespace.path("limiter/leases/{}/heartbeat", granted.lease_id)
-    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=encode({"session_id": granted.session_id}))
-    guard = AsyncLeaseGuard(namespace, grant, granted)
-    await _keep(grant)
-    return guard
+    grant = _session_grant(namespace, reply, granted, ttl, "limiter/leases/{}", granted.lease_id)
+    return await _kept(AsyncLeaseGuard(namespace, grant, granted), grant)
 
 
 async def decide(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float, heartbeats: bool) -> AsyncDecisionGuard:
     reply = await _ask(namespace, namespace.path("decisions"), body, wait)
     status = reply.read(DecisionStatus)
     beat = namespace.path("decisions/{}/heartbeat", status.operation_id)
-    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=b"{}")
+    target = namespace.path("decisions/{}/rollback", status.operation_id)
+    rollback = Request("POST", target, b"{}", new_key(), repeatable=True)
+    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=b"{}", release=rollback)
     guard = AsyncDecisionGuard(namespace, grant, status)
-    if heartbeats:
-        await _keep(grant)
-    return guard
+    return await _kept(guard, grant) if heartbeats else guard
+
+
+def _session_grant(namespace: AsyncNamespace, reply: Reply, granted: _Granted, ttl: float, template: str, name: str) -> Grant:
+    """The grant of a lock or a lease, which only its session may extend or release."""
+    release = release_request(namespace.path(template, name, session_id=granted.session_id))
+    beat = namespace.path(template + "/heartbeat", name)
+    body = encode({"session_id": granted.session_id})
+    return Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=body, release=release)
 
 
 async def _ask(namespace: AsyncNamespace, target: str, body: dict[str, Any], wait: float) -> Reply:
     return await namespace.transport.call(Request("POST", target, encode(body), new_key(), repeatable=True, wait=wait))
 
 
-async def _keep(grant: Grant) -> None:
+async def _kept(guard: G, grant: Grant) -> G:
     """Starts the heartbeats. If the answer took long, or the request waited, the first one comes before the caller gets the guard:
     only then its deadline is known to be far away."""
     if grant.late:
-        await in_thread(grant.confirm)
+        try:
+            await in_thread(grant.confirm)
+        except BaseException:  # Also if the caller is cancelled: it will never have the guard.
+            grant.give_back()
+            raise
     grant.keep()
+    return guard

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
@@ -27,18 +26,21 @@ class AsyncLocal(Generic[T]):
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._values: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, T] = weakref.WeakKeyDictionary()
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
         _fork.watch(self)
 
     def get(self) -> T:
         loop = asyncio.get_running_loop()
         value = self._values.get(loop)
         if value is None:
+            # Connections refer to their loop, so weak references would keep both.
+            for ended in [known for known in list(self._values) if known.is_closed()]:
+                self._values.pop(ended, None)
             value = self._values[loop] = self._make()
         return value
 
     def after_fork(self) -> None:
-        self._values = weakref.WeakKeyDictionary()
+        self._values = {}
 
 
 async def in_thread(work: Callable[[], T]) -> T:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .._keeper import Keeper
-from .._wire import Request, encode, new_key, path
+from .._wire import Request, encode, new_key, path, release_request
 from .transport import AsyncTransport
 
 T = TypeVar("T")
@@ -41,5 +41,4 @@ class AsyncNamespace:
         await self.transport.call(Request("DELETE", target))
 
     async def release(self, target: str) -> None:
-        """Deletes a grant. Its id is never used again, so repeating it can harm nobody."""
-        await self.transport.call(Request("DELETE", target, repeatable=True, gone_is_success=True))
+        await self.transport.call(release_request(target))

@@ -85,7 +85,7 @@ class AsyncTransport:
                 request.path,
                 content=request.body,
                 headers=headers,
-                timeout=httpx2.Timeout(timeout, read=timeout + request.wait),
+                timeout=httpx2.Timeout(timeout, read=timeout + request.longest_wait),
             )
         except httpx2.TransportError as error:
             raise unavailable(error) from error

@@ -10,17 +10,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
 from .._bodies import settlement
 from .._keeper import Grant
-from .._wire import Reply, Request, encode, new_key
+from .._wire import Reply, Request, encode, new_key, release_request
 from ..errors import LiminaError, Lost, NotFound, Unavailable
 from ..types import DecisionStatus, LimitStatus
 from .io import Listener, in_thread
 from .namespace import Namespace
+
+
+G = TypeVar("G", bound="Guard")
 
 
 class Guard:
@@ -63,7 +66,11 @@ class Guard:
                 self._leave()
 
     def _leave(self) -> None:
-        raise NotImplementedError
+        self._end()
+
+    def _end(self) -> Reply:
+        self._grant.end()
+        return self._namespace.transport.call(self._grant.release)
 
 
 class LockGuard(Guard):
@@ -72,15 +79,10 @@ class LockGuard(Guard):
     def __init__(self, namespace: Namespace, grant: Grant, granted: _Granted) -> None:
         super().__init__(namespace, grant, granted.fencing_token)
         self.lock_id = granted.lock_id
-        self._session = granted.session_id
 
     def release(self) -> None:
         """Releases the locks. Raises `NotFound` if they had expired before."""
-        self._grant.end()
-        self._namespace.release(self._namespace.path("locks/{}", self.lock_id, session_id=self._session))
-
-    def _leave(self) -> None:
-        self.release()
+        self._end()
 
 
 class LeaseGuard(Guard):
@@ -91,15 +93,10 @@ class LeaseGuard(Guard):
         self.lease_id = granted.lease_id
         self.limits = granted.limits
         """The limits that applied, with what is used in each."""
-        self._session = granted.session_id
 
     def release(self) -> None:
         """Gives the slots back. Raises `NotFound` if the lease had expired before."""
-        self._grant.end()
-        self._namespace.release(self._namespace.path("limiter/leases/{}", self.lease_id, session_id=self._session))
-
-    def _leave(self) -> None:
-        self.release()
+        self._end()
 
 
 class DecisionGuard(Guard):
@@ -110,6 +107,7 @@ class DecisionGuard(Guard):
         self.operation_id = status.operation_id
         self.status = status
         """The decision as the server answered it: its limits, values, locks and event."""
+        self._perhaps_committed = False
 
     @property
     def limits(self) -> list[LimitStatus]:
@@ -130,32 +128,32 @@ class DecisionGuard(Guard):
         What is not named ends at its default: checks at their estimate, holds as they were held. `record` says that it has
         happened anyway: more than was held, past a ceiling and after the expiry is booked too.
 
-        If the commit ends with `Unavailable`, it may have been executed: the end of the block then does not roll back.
-        Commit again, or let the `ttl` decide.
+        If the commit ends with `Unavailable` and `done` is `"unknown"`, it may have been executed: the end of the block then does
+        not roll back. Commit again inside the block, or let the `ttl` decide.
         """
         body = settlement({**(hits or {}), **named_hits}, holds, record)
+        target = self._namespace.path("decisions/{}/commit", self.operation_id)
         # While the commit is under way, a heartbeat that finds the operation ended would mean nothing.
         self._grant.end()
         try:
-            return self._finish("commit", body)
-        except (Unavailable, NotFound):
-            # It may be committed, or it is gone. In neither case may the end of the block roll it back.
-            raise
-        except LiminaError:
+            return self._namespace.change(DecisionStatus, "POST", target, body)
+        except NotFound:
+            raise  # It is gone: there is nothing to keep, and nothing to roll back.
+        except LiminaError as error:
+            # A rollback could contradict a commit that was executed.
+            self._perhaps_committed = isinstance(error, Unavailable) and error.done == "unknown"
             self._grant.resume()
             raise
 
     def rollback(self) -> DecisionStatus:
         """It has not happened."""
-        self._grant.end()
-        return self._finish("rollback", {})
-
-    def _finish(self, how: str, body: dict[str, Any]) -> DecisionStatus:
-        target = self._namespace.path(f"decisions/{{}}/{how}", self.operation_id)
-        return self._namespace.change(DecisionStatus, "POST", target, body)
+        return (self._end()).read(DecisionStatus)
 
     def _leave(self) -> None:
-        self.rollback()
+        if self._perhaps_committed:
+            self._grant.end()
+        else:
+            self.rollback()
 
 
 class _Granted(msgspec.Struct):
@@ -171,41 +169,48 @@ class _Granted(msgspec.Struct):
 def acquire_lock(namespace: Namespace, body: dict[str, Any], ttl: float, wait: float) -> LockGuard:
     reply = _ask(namespace, namespace.path("locks"), body, wait)
     granted = reply.read(_Granted)
-    beat = namespace.path("locks/{}/heartbeat", granted.lock_id)
-    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=encode({"session_id": granted.session_id}))
-    guard = LockGuard(namespace, grant, granted)
-    _keep(grant)
-    return guard
+    grant = _session_grant(namespace, reply, granted, ttl, "locks/{}", granted.lock_id)
+    return _kept(LockGuard(namespace, grant, granted), grant)
 
 
 def acquire_lease(namespace: Namespace, body: dict[str, Any], ttl: float, wait: float) -> LeaseGuard:
     reply = _ask(namespace, namespace.path("limiter/leases"), body, wait)
     granted = reply.read(_Granted)
-    beat = namespace.path("limiter/leases/{}/heartbeat", granted.lease_id)
-    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=encode({"session_id": granted.session_id}))
-    guard = LeaseGuard(namespace, grant, granted)
-    _keep(grant)
-    return guard
+    grant = _session_grant(namespace, reply, granted, ttl, "limiter/leases/{}", granted.lease_id)
+    return _kept(LeaseGuard(namespace, grant, granted), grant)
 
 
 def decide(namespace: Namespace, body: dict[str, Any], ttl: float, wait: float, heartbeats: bool) -> DecisionGuard:
     reply = _ask(namespace, namespace.path("decisions"), body, wait)
     status = reply.read(DecisionStatus)
     beat = namespace.path("decisions/{}/heartbeat", status.operation_id)
-    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=b"{}")
+    target = namespace.path("decisions/{}/rollback", status.operation_id)
+    rollback = Request("POST", target, b"{}", new_key(), repeatable=True)
+    grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=b"{}", release=rollback)
     guard = DecisionGuard(namespace, grant, status)
-    if heartbeats:
-        _keep(grant)
-    return guard
+    return _kept(guard, grant) if heartbeats else guard
+
+
+def _session_grant(namespace: Namespace, reply: Reply, granted: _Granted, ttl: float, template: str, name: str) -> Grant:
+    """The grant of a lock or a lease, which only its session may extend or release."""
+    release = release_request(namespace.path(template, name, session_id=granted.session_id))
+    beat = namespace.path(template + "/heartbeat", name)
+    body = encode({"session_id": granted.session_id})
+    return Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=body, release=release)
 
 
 def _ask(namespace: Namespace, target: str, body: dict[str, Any], wait: float) -> Reply:
     return namespace.transport.call(Request("POST", target, encode(body), new_key(), repeatable=True, wait=wait))
 
 
-def _keep(grant: Grant) -> None:
+def _kept(guard: G, grant: Grant) -> G:
     """Starts the heartbeats. If the answer took long, or the request waited, the first one comes before the caller gets the guard:
     only then its deadline is known to be far away."""
     if grant.late:
-        in_thread(grant.confirm)
+        try:
+            in_thread(grant.confirm)
+        except BaseException:  # Also if the caller is cancelled: it will never have the guard.
+            grant.give_back()
+            raise
     grant.keep()
+    return guard

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .._keeper import Keeper
-from .._wire import Request, encode, new_key, path
+from .._wire import Request, encode, new_key, path, release_request
 from .transport import Transport
 
 T = TypeVar("T")
@@ -42,5 +42,4 @@ class Namespace:
         self.transport.call(Request("DELETE", target))
 
     def release(self, target: str) -> None:
-        """Deletes a grant. Its id is never used again, so repeating it can harm nobody."""
-        self.transport.call(Request("DELETE", target, repeatable=True, gone_is_success=True))
+        self.transport.call(release_request(target))

@@ -86,7 +86,7 @@ class Transport:
                 request.path,
                 content=request.body,
                 headers=headers,
-                timeout=httpx2.Timeout(timeout, read=timeout + request.wait),
+                timeout=httpx2.Timeout(timeout, read=timeout + request.longest_wait),
             )
         except httpx2.TransportError as error:
             raise unavailable(error) from error

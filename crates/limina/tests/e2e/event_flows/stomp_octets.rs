@@ -177,10 +177,11 @@ fn what_is_no_frame_is_an_error() {
         stomp.receive().is("ERROR");
         stomp.expect_close();
     }
-    // Not UTF-8, in a header and as a text message: an error or the end, and the server serves on.
-    for (kind, octets) in [(BINARY, &b"SUBSCRIBE\nid:\xff\n\n\0"[..]), (TEXT, b"\xff\xfe")] {
+    // Not UTF-8 in a header, and what WebSocket itself does not allow: a text that is not UTF-8, a kind of message that nobody knows.
+    for (kind, octets) in [(BINARY, &b"SUBSCRIBE\nid:\xff\n\n\0"[..]), (TEXT, b"\xff\xfe"), (0x5, b"x")] {
         let mut stomp = Stomp::connect(&server);
         stomp.socket().send(kind, octets);
+        stomp.receive().is("ERROR").has("message", "InvalidFrame");
         stomp.expect_close();
     }
     Stomp::connect(&server).sync("alive");
