@@ -66,7 +66,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, env = "LIMINA_MEMORY_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..=16_777_216))]
     memory_mib: Option<u64>,
     /// Free disk space below which writes are rejected (StorageFull) [default: two segments, at least 64]
-    #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB")]
+    #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(0..=1_048_576))]
     storage_reserve_mib: Option<u64>,
     /// Longest time that a request may wait for its shard; what would wait longer is refused (Overloaded) [default: 250]
     #[arg(long, env = "LIMINA_MAX_WAIT_MS", value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
@@ -379,6 +379,7 @@ impl File {
         check("audit_days", file.audit_days, 1, 36_500)?;
         check("max_wait_ms", file.max_wait_ms, 1, 60_000)?;
         check("memory_mib", file.memory_mib, 64, 16_777_216)?;
+        check("storage_reserve_mib", file.storage_reserve_mib, 0, 1_048_576)?;
         Ok(file)
     }
 }
@@ -520,5 +521,6 @@ mod tests {
         check("tokens = \"t\"\ninsecure_no_auth = true", "exclude each other");
         check("allow_origin = [\"example.com\"]", "\"example.com\" is not an origin");
         check("memory_mib = 63", "memory_mib must be between 64 and 16777216");
+        check("storage_reserve_mib = 1048577", "storage_reserve_mib must be between 0 and 1048576");
     }
 }

@@ -259,11 +259,6 @@ impl<T> Shard<T> {
         any
     }
 
-    /// The number of waiting requests.
-    pub fn queue_len(&self) -> usize {
-        self.queue.len()
-    }
-
     /// The number of waiting requests whose namespaces are not held up.
     pub fn ready_len(&self) -> usize {
         self.queue.ready_len()

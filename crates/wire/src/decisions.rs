@@ -380,22 +380,14 @@ pub struct RefusedHold<'a> {
     pub code: Cow<'static, str>,
     /// The name of the limit.
     pub limit_name: Cow<'a, str>,
-    /// The ceiling, if the limit has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    /// The ceiling. `null` if the limit has none.
     pub ceiling: Option<i64>,
     /// The sum of all commits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub commit_value: Option<i64>,
+    pub commit_value: i64,
     /// The sum of all open holds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub hold_value: Option<i64>,
-    /// With `LimitExceeded`: the largest value that could be held now.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
-    pub available: Option<i64>,
+    pub hold_value: i64,
+    /// The largest value that could be held now.
+    pub available: i64,
     /// Only with `explain`: the decisions that have held in the limit longest, at most 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

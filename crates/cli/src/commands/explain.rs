@@ -262,17 +262,15 @@ impl Words<'_> {
 
     fn hold(&mut self, hold: &RefusedHold<'_>) {
         let limit = output::bold(&words::printable(&hold.limit_name));
-        let (Some(ceiling), Some(committed), Some(held), Some(available)) =
-            (hold.ceiling, hold.commit_value, hold.hold_value, hold.available)
-        else {
+        let Some(ceiling) = hold.ceiling.filter(|_| hold.code == "LimitExceeded") else {
             return self.line(format!("The values of {limit} would leave 64 bits."));
         };
         self.line(format!(
             "{limit} refuses it: of its ceiling of {}, {} are committed and {} are held, so {} can be held.",
             words::number(ceiling),
-            words::number(committed),
-            words::number(held),
-            words::number(available),
+            words::number(hold.commit_value),
+            words::number(hold.hold_value),
+            words::number(hold.available),
         ));
         if let Some(holders) = &hold.held_by {
             self.holders(holders, "an amount in it", "`limina ledger open --in LIMIT` lists plain holds.");

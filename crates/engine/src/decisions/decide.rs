@@ -58,8 +58,11 @@ pub(super) fn decide(
         }
         let mut budget = AnswerBudget::new(max_answer);
         budget.spend(answer_size::estimate(request))?;
-        let decision = open.info(families, turn.now, &mut budget)?;
-        return Ok(Attempt::Done(Ok(Reply::Decided(Box::new(Decision { repeated: true, ..decision })))));
+        let mut decision = Decision { repeated: true, ..open.info(families, turn.now, &mut budget)? };
+        if request.dry_run {
+            (decision.position, decision.fencing_token) = (None, None);
+        }
+        return Ok(Attempt::Done(Ok(Reply::Decided(Box::new(decision)))));
     }
     if let Some(attempt) = waiting::take_over(decisions, families, turn, request, wait, max_answer)? {
         return Ok(attempt);

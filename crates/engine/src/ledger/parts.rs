@@ -28,6 +28,8 @@ pub enum RefusedHold {
         commit_value: i64,
         /// The sum of the open holds.
         hold_value: i64,
+        /// The largest value that could be held.
+        available: i64,
     },
 }
 
@@ -55,8 +57,9 @@ pub(super) fn ask_limit(ledger: &Ledger, change: &Change, number: Option<u32>) -
         Some(exceeded) => Some(RefusedHold::LimitExceeded(exceeded)),
         None if balance.hold(change.value).is_none() => {
             let (limit_name, commit_value) = (change.limit_name.clone(), balance.commit);
-            let hold_value = balance.hold_value();
-            Some(RefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value })
+            let (hold_value, available) =
+                (balance.hold_value(), balance.available(ceiling.unwrap_or(i64::MAX)));
+            Some(RefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value, available })
         }
         None => None,
     }

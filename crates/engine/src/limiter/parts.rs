@@ -283,7 +283,7 @@ pub(crate) fn settle(
         turn.changes.will_write(check::WINDOW_BYTES + key.values.as_bytes().len());
         limiter.groups.change(index, WriteWhen::Now, |state| match actual.checked_sub(taken) {
             Some(more) => meter.take_past_limit(state, at, more),
-            None => meter.refund(state, at, window.at, taken - actual),
+            None => meter.refund(state, at, window.at, taken, actual),
         });
     }
     limiter.schedule_window_timers(turn);

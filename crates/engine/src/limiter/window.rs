@@ -121,7 +121,8 @@ impl BucketClock {
     }
 
     fn read(&self, now: Time) -> u128 {
-        self.reading + u128::from(self.rate.unwrap_or(0)) * u128::from(now.0.saturating_sub(self.at.0))
+        let passed = u128::from(self.rate.unwrap_or(0)) * u128::from(now.0.saturating_sub(self.at.0));
+        self.reading.saturating_add(passed)
     }
 
     /// The time in which the clock advances by `span`. `None` if it stands still, or if that is more than [`MAX_COUNT`]
@@ -383,17 +384,22 @@ impl Meter {
         }
     }
 
-    /// Refunds hits, as far as they still count since they were taken: in the same span of a fixed window, in the entry or
-    /// slot of that time of a sliding one. Of a bucket, what has been refilled since is not refunded. Hits that were taken
-    /// before are refilled first, so a refund of those lets later ones be refilled earlier.
-    pub(crate) fn refund(&self, state: &mut GroupState, now: Time, taken: TakenAt, hits: u64) {
-        match (self.kind, state, taken) {
+    /// Of `taken` hits only `actual` have happened: refunds the others, as far as they still count since they were taken `at`: in the
+    /// same span of a fixed window, in the entry or slot of that time of a sliding one. Of a bucket, what has been refilled since is
+    /// not refunded, nor what it did not count because it was empty. Hits that were taken before are refilled first, so a refund of
+    /// those lets later ones be refilled earlier.
+    pub(crate) fn refund(&self, state: &mut GroupState, now: Time, at: TakenAt, taken: u64, actual: u64) {
+        let hits = taken.saturating_sub(actual);
+        match (self.kind, state, at) {
             (MeterKind::Fixed { per }, GroupState::Fixed { window, used }, TakenAt::Window(time))
                 if *window == time.0 / per.0 =>
             {
                 *used = used.saturating_sub(hits);
             }
-            (MeterKind::Sliding { per }, GroupState::Sliding(entries), TakenAt::Window(time)) => {
+            // Later, the entry at the end of the slot may be that of somebody else.
+            (MeterKind::Sliding { per }, GroupState::Sliding(entries), TakenAt::Window(time))
+                if time.after(per) > now =>
+            {
                 let index = entries.partition_point(|(end, _)| *end < time);
                 if let Some((end, count)) = entries.get_mut(index)
                     && (*end == time || *end == slot_end(time, per))
@@ -411,7 +417,7 @@ impl Meter {
             ) if order.begun == begun => {
                 let missing = full_at.saturating_sub(clock.read(now));
                 let left = missing.saturating_sub(order.behind(end));
-                let back = tokens(hits, per).min(units).min(left);
+                let back = units.saturating_sub(tokens(actual, per)).min(left);
                 *full_at -= back;
                 order.refund(end, back, missing - back);
             }

@@ -174,8 +174,10 @@ fn show_refused(refused: &Refused) -> String {
             limit.available,
             show_holders(&hold.held_by)
         ),
-        RefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value } => {
-            format!("ValueOverflow {limit_name}: {commit_value} + {hold_value} of {ceiling:?}")
+        RefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value, available } => {
+            format!(
+                "ValueOverflow {limit_name}: {commit_value} + {hold_value} of {ceiling:?}, {available} available"
+            )
         }
     });
     let locks = refused.locks.iter().map(|lock| {

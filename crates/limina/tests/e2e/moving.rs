@@ -188,7 +188,7 @@ fn filled() -> Filled {
     server.delete("/v1/ns/gone");
     let answers = held.iter().map(|held| answers(&server, held)).collect();
     server.stop();
-    let is_told = |line: &str| line.contains("a namespace was deleted") && line.contains("gone");
+    let is_told = |line: &str| line.contains("done: delete_namespace") && line.contains("gone");
     assert!(server.log().lines().any(is_told), "{}", server.log());
     Filled { home, data, held, answers, used_position }
 }

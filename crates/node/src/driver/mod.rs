@@ -161,7 +161,7 @@ pub(crate) struct Driver<J, T> {
     opening: InFlight<Result<Engine, OpenError>>,
     /// Finds out whether this node still owns the shard.
     checking: InFlight<Result<(), ConfirmError>>,
-    /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::room`] says. Otherwise
+    /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::free_space`] says. Otherwise
     /// a store that promises room and has none would make the shard append due work, fail and open again without a pause.
     full_until: Option<Instant>,
 }

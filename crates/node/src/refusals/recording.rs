@@ -191,6 +191,10 @@ fn limited(subject: &RefusalSubject, refusal: &limiter::Refusal) -> RefusedReque
         limiter::Refusal::PartOfOperation { operation_id, .. } => {
             subject.refused("limiter", refusal.code()).about(operation_id)
         }
+        limiter::Refusal::NoRuleApplies { key_values } => RefusedRequest {
+            key_values: Some(key_values.clone()),
+            ..subject.refused("limiter", refusal.code())
+        },
         other => subject.refused("limiter", other.code()),
     }
 }

@@ -201,6 +201,13 @@ fn each_family_says_what_refused_whom() {
     let outcome = decided(vec![rule("full", 1, false), batch.clone()]);
     check(limiter(batch), outcome, &[full]);
 
+    let unmatched = limiter::Refusal::NoRuleApplies { key_values: key_values("usr", "ann") };
+    check(
+        limiter(limiter::Command::Check(check_of(false))),
+        Outcome::Limiter(Err(unmatched)),
+        &["limiter NoRuleApplies  {\"usr\": \"ann\"}"],
+    );
+
     let lock = Lock { key_values: key_values("order", "7"), mode: Mode::Exclusive };
     let acquire = Acquire::new(name("id"), name("session"), vec![lock], Millis(1_000)).unwrap();
     let blocked = Blocked { key_values: key_values("order", "7"), holder: None, waiting: 1 };

@@ -103,7 +103,6 @@ impl Service {
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = CountedChecks::of(&request);
         let subject = RefusalSubject::of(&request);
-        let deleted = matches!(request.command, Command::DeleteNamespace).then(|| request.namespace.clone());
         // It is large, and moves through several futures and queues.
         let request = Box::new(request);
         let result = match self.routes() {
@@ -121,9 +120,6 @@ impl Service {
         };
         match &result {
             Ok(outcome) => {
-                if let (Some(namespace), Outcome::NamespaceDeleted) = (deleted, outcome) {
-                    tracing::info!(namespace = namespace.as_str(), "a namespace was deleted");
-                }
                 self.inner.metrics.requests.decided(outcome);
                 if let Some(subject) = &subject {
                     self.inner.refusals.record(subject, outcome);

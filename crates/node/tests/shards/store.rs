@@ -60,7 +60,7 @@ impl HeldLoading {
 #[derive(Debug, Clone, Copy, Default)]
 struct Faults {
     panic_in: Option<ShardId>,
-    /// Set while every append fails for lack of space. [`Journal::room`] returns this meanwhile.
+    /// Set while every append fails for lack of space. [`Journal::free_space`] returns this meanwhile.
     is_full: Option<FreeSpace>,
 }
 
@@ -116,7 +116,7 @@ impl<S> FaultyStore<S> {
         held
     }
 
-    /// From now on every append fails because the disk is full, and [`Journal::room`] returns this; or there is room again.
+    /// From now on every append fails because the disk is full, and [`Journal::free_space`] returns this; or there is room again.
     pub(crate) fn fill(&self, room: Option<FreeSpace>) {
         self.faults().is_full = room;
     }

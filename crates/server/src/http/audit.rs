@@ -12,10 +12,12 @@ use crate::access::Scope;
 use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::{Family, Level::Manage, Need};
 use limina_engine::{
-    self as engine, Command, Listed, Outcome,
+    self as engine, Command, Listed, Name, Outcome, Position, Time,
     audit::{Action, AuditCursor, AuditRecord},
 };
 use limina_wire::{Page, audit as wire};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Read the audit of all namespaces, by time.
 ///
@@ -73,6 +75,11 @@ impl Part {
     }
 }
 
+/// The longest time to collect a page. Then the page ends early and says where the next one begins.
+const MAX_TIME: Duration = Duration::from_secs(1);
+/// So many records are read at a time at least, because the client may not see most of them.
+const MIN_PART: usize = 64;
+
 /// Collects a page of what the client may see. What it may not see is passed over here, so that no `next` names it.
 async fn list(
     app: App,
@@ -80,24 +87,38 @@ async fn list(
     page: engine::Page<AuditCursor>,
     part: Part,
 ) -> Result<Response, Failure> {
+    let end = Instant::now() + MAX_TIME;
     let shown = page.limit();
     let mut found: Vec<AuditRecord> = Vec::new();
     let mut after = page.after;
     loop {
         // One more than is shown says whether there is a next page.
-        let wanted = shown + 1 - found.len();
+        let wanted = (shown + 1 - found.len()).max(MIN_PART);
         let listed = part.read(&app, &scope, engine::Page::new(after, wanted)?).await?;
-        found.extend(listed.items.into_iter().filter(|record| may_see(&scope, record)).take(wanted));
+        found.extend(listed.items.into_iter().filter(|record| may_see(&scope, record)));
         after = listed.next;
-        if found.len() > shown || after.is_none() {
+        if found.len() > shown || after.is_none() || Instant::now() >= end {
             break;
         }
     }
-    let more = found.len() > shown;
+    let has_more = found.len() > shown;
     found.truncate(shown);
-    let next = found.last().filter(|_| more).map(|record| to_wire::cursor(&record.cursor()));
+    let last = found.last().map(AuditRecord::cursor);
+    let next = match after {
+        _ if has_more => last,
+        // Records of this time that were shown must not be shown again.
+        Some(read) => last.filter(|last| last.time == read.time).or_else(|| Some(before_all_at(read.time))),
+        None => None,
+    };
+    let next = next.map(|cursor| to_wire::cursor(&cursor));
     let items = found.into_iter().map(to_wire::record).collect();
     Ok(json(StatusCode::OK, &Page::<wire::AuditRecord> { items, next }))
+}
+
+/// The place before all records of this time. It names no namespace that the client may not see.
+fn before_all_at(time: Time) -> AuditCursor {
+    let namespace = Name::new(" ").expect("the smallest name");
+    AuditCursor { time, namespace, position: Position(0), is_deletion: false }
 }
 
 fn may_see(scope: &Scope, record: &AuditRecord) -> bool {

@@ -37,11 +37,17 @@ pub(crate) fn add_headers<'a>(
     tightest.sort_by(Enforced::by_tightness);
     let mut policy = String::with_capacity(128);
     let mut state = String::with_capacity(128);
-    for limit in tightest.iter().take(MAX_LIMITS) {
-        if policy.len() >= MAX_BYTES {
+    let mut shown = 0;
+    for (place, limit) in tightest.iter().enumerate() {
+        if shown >= MAX_LIMITS || policy.len() >= MAX_BYTES {
             break;
         }
+        // Several checks of a decision may have the same limit.
+        if tightest[..place].iter().any(|earlier| earlier.is_same(limit)) {
+            continue;
+        }
         limit.write(retry_after, &mut policy, &mut state).expect("writing to a string succeeds");
+        shown += 1;
     }
     for (name, text) in [(POLICY, policy), (STATE, state)] {
         let value = HeaderValue::from_maybe_shared(Bytes::from(text));
@@ -74,6 +80,11 @@ impl<'a> Enforced<'a> {
         refuses
             .then_with(|| part(self, other).cmp(&part(other, self)))
             .then(self.remaining.cmp(&other.remaining))
+    }
+
+    fn is_same(&self, other: &Enforced<'_>) -> bool {
+        let (own, other) = (self.status, other.status);
+        own.rule == other.rule && own.override_name == other.override_name && own.group == other.group
     }
 
     fn write(
@@ -209,6 +220,17 @@ mod tests {
         assert_eq!(names(many), ["r20", "r19", "r18", "r17", "r16", "r15", "r14", "r13"]);
         let long = (0..8).map(|n| limit(&format!("{n}{}", "é".repeat(127)), 10, 0)).collect();
         assert!(names(long).len() < 8);
+    }
+
+    #[test]
+    fn a_limit_of_several_checks_stands_there_once() {
+        let limits = [("a", 5), ("b", 5), ("a", 5), ("a", 5)].map(|(rule, used)| limit(rule, 10, used));
+        let exceeded = LimitStatus { exceeded: true, ..limit("a", 10, 5) };
+        check(
+            limits.into_iter().chain([exceeded]).collect(),
+            None,
+            Some((r#""a";q=10;w=60, "b";q=10;w=60"#, r#""a";r=5;t=30, "b";r=5;t=30"#)),
+        );
     }
 
     #[test]

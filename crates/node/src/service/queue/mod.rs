@@ -41,8 +41,10 @@ const RESERVED: usize = 1024;
 const MIN_KEPT_LANES: usize = 64;
 /// The most waiting requests for which an empty lane keeps memory.
 const KEPT_IN_LANE: usize = 64;
-/// How many times longer, and with how many times more bytes, requests that make room may still enter.
-const RESERVE: u32 = 4;
+/// How many times longer requests that make room may wait.
+const MORE_PATIENCE: u32 = 4;
+/// The part of [`QueueOptions::max_bytes`] that requests that make room may use besides.
+const RESERVED_PART: usize = 4;
 
 /// The bounds of a shard's queue.
 #[derive(Debug, Clone)]
@@ -55,7 +57,7 @@ pub struct QueueOptions {
 
 impl QueueOptions {
     fn patience(&self, makes_room: bool) -> Duration {
-        self.max_wait * if makes_room { RESERVE } else { 1 }
+        self.max_wait * if makes_room { MORE_PATIENCE } else { 1 }
     }
 }
 
@@ -207,7 +209,7 @@ impl<T> Queue<T> {
         makes_room: bool,
     ) -> Result<(), Overloaded> {
         let max_bytes =
-            self.options.max_bytes + if makes_room { self.options.max_bytes / RESERVE as usize } else { 0 };
+            self.options.max_bytes + if makes_room { self.options.max_bytes / RESERVED_PART } else { 0 };
         let has_bytes = self.is_empty() || self.total.bytes.saturating_add(bytes) <= max_bytes;
         if self.work_ahead(namespace) <= self.max_work_ahead(now, makes_room)
             && self.stalled(now) <= self.options.patience(makes_room)

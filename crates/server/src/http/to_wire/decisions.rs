@@ -159,20 +159,22 @@ fn refused_hold(hold: &HoldOfDecision) -> RefusedHold<'_> {
             code: Cow::Borrowed(Code::LimitExceeded.word()),
             limit_name: borrowed(&limit.limit_name),
             ceiling: Some(limit.ceiling),
-            commit_value: Some(limit.commit_value),
-            hold_value: Some(limit.hold_value),
-            available: Some(limit.available),
+            commit_value: limit.commit_value,
+            hold_value: limit.hold_value,
+            available: limit.available,
             held_by: explained(&hold.held_by),
         },
-        EngineRefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value } => RefusedHold {
-            code: Cow::Borrowed(Code::ValueOverflow.word()),
-            limit_name: borrowed(limit_name),
-            ceiling: *ceiling,
-            commit_value: Some(*commit_value),
-            hold_value: Some(*hold_value),
-            available: None,
-            held_by: None,
-        },
+        EngineRefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value, available } => {
+            RefusedHold {
+                code: Cow::Borrowed(Code::ValueOverflow.word()),
+                limit_name: borrowed(limit_name),
+                ceiling: *ceiling,
+                commit_value: *commit_value,
+                hold_value: *hold_value,
+                available: *available,
+                held_by: None,
+            }
+        }
     }
 }
 

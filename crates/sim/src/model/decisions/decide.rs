@@ -51,7 +51,14 @@ impl Decisions {
             self.find(turn.now, &id).map(|place| &self.made[place]).filter(|made| made.end.is_none())
         {
             return Some(match same(&made.request, wanted) {
-                true => Ok(Reply::Decided(Box::new(Decision { repeated: true, ..self.info(turn, made) }))),
+                true => {
+                    let mut decision = Decision { repeated: true, ..self.info(turn, made) };
+                    if wanted.dry_run() {
+                        decision.position = None;
+                        decision.fencing_token = None;
+                    }
+                    Ok(Reply::Decided(Box::new(decision)))
+                }
                 false => Err(Refusal::OperationReused { operation_id: id }),
             });
         }

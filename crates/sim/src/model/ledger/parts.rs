@@ -31,6 +31,7 @@ impl Ledger {
             ceiling,
             commit_value: commit.try_into().unwrap(),
             hold_value: (up + down - value).try_into().unwrap(),
+            available: available(ceiling.unwrap_or(i64::MAX), commit, up - value.max(0)),
         })
     }
 
