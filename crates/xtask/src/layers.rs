@@ -45,7 +45,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "limina-node",
             "limina-pg-server",
             "limina-server",
-            "limina-shard",
             "limina-store",
             "limina-wire",
         ],
