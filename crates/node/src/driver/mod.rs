@@ -275,23 +275,17 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 tokio::task::yield_now().await;
                 busy_since = Some(Instant::now());
             }
+            // Polled in this order, so that those behind the requests cost nothing while requests wait: what is rare comes last, and
+            // is not overtaken by requests when it has come.
+            let has_order = !is_stopping && orders.has_changed().unwrap_or(true);
+            let has_news = has_order || is_store_away.has_changed().unwrap_or(false);
             tokio::select! {
-                () = tokio::task::yield_now(), if is_unfinished => {}
-                () = self.receiver.changed(wants_more, &held_up) => {
-                    let received = self.receiver.receive(wants_more.then_some(ROUND), &held_up);
-                    received.cancellations.into_iter().for_each(|submission| self.handle_request(submission));
-                    if let Some(requests) = received.taken {
-                        is_closed = requests.was_last;
-                        busy_since = if requests.left_some { busy_since.or(Some(polled_at)) } else { None };
-                        self.handle_taken(requests);
-                        self.handle_store_away(*is_store_away.borrow());
-                    }
-                }
-                answers = finished(&mut self.fetching) => self.shard.handle_fetched(answers),
+                biased;
                 result = finished(&mut self.persisting) => match result {
                     Ok(()) => self.handle_persisted(),
                     Err(loss) => self.handle_lost(loss, "an append or a confirm failed"),
                 },
+                answers = finished(&mut self.fetching) => self.shard.handle_fetched(answers),
                 owned = finished(&mut self.checking) => self.handle_checked(owned),
                 result = finished(&mut self.opening) => match result {
                     Ok(engine) => {
@@ -312,6 +306,17 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         self.reopen(REOPEN_PAUSE, None);
                     }
                 },
+                () = tokio::task::yield_now(), if is_unfinished => {}
+                () = self.receiver.changed(wants_more, &held_up), if !has_news => {
+                    let received = self.receiver.receive(wants_more.then_some(ROUND), &held_up);
+                    received.cancellations.into_iter().for_each(|submission| self.handle_request(submission));
+                    if let Some(requests) = received.taken {
+                        is_closed = requests.was_last;
+                        busy_since = if requests.left_some { busy_since.or(Some(polled_at)) } else { None };
+                        self.handle_taken(requests);
+                        self.handle_store_away(*is_store_away.borrow());
+                    }
+                }
                 Ok(()) = is_store_away.changed() => self.handle_store_away(*is_store_away.borrow_and_update()),
                 () = sleep_until(wakeup.map(|span| polled_at + span)) => {}
                 _ = serving.changed(), if !is_reachable => {}

@@ -10,7 +10,7 @@ use limina_engine::{
     limiter::{Limit, LimitStatus},
 };
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use std::{borrow::Cow, cmp::Ordering, fmt::Write};
+use std::{borrow::Cow, cmp::Ordering};
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const STATE: HeaderName = HeaderName::from_static("ratelimit");
@@ -46,7 +46,7 @@ pub(crate) fn add_headers<'a>(
         if tightest[..place].iter().any(|earlier| earlier.is_same(limit)) {
             continue;
         }
-        limit.write(retry_after, &mut policy, &mut state).expect("writing to a string succeeds");
+        limit.write(retry_after, &mut policy, &mut state);
         shown += 1;
     }
     for (name, text) in [(POLICY, policy), (STATE, state)] {
@@ -87,12 +87,7 @@ impl<'a> Enforced<'a> {
         own.rule == other.rule && own.override_name == other.override_name && own.group == other.group
     }
 
-    fn write(
-        &self,
-        retry_after: Option<Millis>,
-        policy: &mut String,
-        state: &mut String,
-    ) -> std::fmt::Result {
+    fn write(&self, retry_after: Option<Millis>, policy: &mut String, state: &mut String) {
         if !policy.is_empty() {
             policy.push_str(", ");
             state.push_str(", ");
@@ -100,14 +95,19 @@ impl<'a> Enforced<'a> {
         let name = policy_name(self.status);
         // A bucket allows its limit within `w` in the long run, and its burst at once.
         let quota = self.status.refill.unwrap_or(self.limit);
-        write!(policy, "\"{name}\";q={}", quota.min(MAX_INTEGER))?;
-        write!(state, "\"{name}\";r={}", self.remaining.min(MAX_INTEGER))?;
+        for text in [&mut *policy, &mut *state] {
+            text.push('"');
+            text.push_str(&name);
+            text.push('"');
+        }
+        add(policy, ";q=", quota);
+        add(state, ";r=", self.remaining);
         match self.status.per {
-            Some(per) => write!(policy, ";w={}", seconds(per))?,
+            Some(per) => add(policy, ";w=", seconds(per)),
             None => policy.push_str(";qu=\"concurrent-requests\""),
         }
         if self.status.refill.is_some() {
-            write!(policy, ";burst={}", self.limit.min(MAX_INTEGER))?;
+            add(policy, ";burst=", self.limit);
         }
         let reset = match (self.status.reset, retry_after) {
             // At `Retry-After` this limit no longer refuses the same request, so it is not announced for later.
@@ -115,10 +115,15 @@ impl<'a> Enforced<'a> {
             (reset, _) => reset,
         };
         if let Some(reset) = reset {
-            write!(state, ";t={}", seconds(reset))?;
+            add(state, ";t=", seconds(reset));
         }
-        Ok(())
     }
+}
+
+/// Adds a parameter with a number.
+fn add(text: &mut String, parameter: &str, number: u64) {
+    text.push_str(parameter);
+    text.push_str(itoa::Buffer::new().format(number.min(MAX_INTEGER)));
 }
 
 /// Whether the limit refuses the check.

@@ -36,6 +36,7 @@ pub(super) struct Router {
 /// A path with parameters in braces, such as `/v1/ns/{namespace}/ledger/limits/{name}`.
 struct Pattern {
     text: String,
+    has_parameters: bool,
     methods: Vec<(Method, usize)>,
     /// The endpoint of all other methods.
     others: usize,
@@ -101,7 +102,8 @@ impl Router {
     fn add_pattern(&mut self, text: String, others: usize) -> usize {
         let index = self.patterns.len();
         self.paths.insert(text.as_str(), index).expect("patterns are valid and do not conflict");
-        self.patterns.push(Pattern { text, methods: Vec::new(), others, allow: None });
+        let has_parameters = text.contains('{');
+        self.patterns.push(Pattern { text, has_parameters, methods: Vec::new(), others, allow: None });
         index
     }
 
@@ -137,10 +139,11 @@ impl Router {
         path: &'p str,
         parameter: &str,
     ) -> Result<Option<Cow<'p, str>>, NotUtf8<'_>> {
-        let Some(index) = found.pattern else { return Ok(None) };
+        let pattern = found.pattern.map(|index| &self.patterns[index]);
+        let Some(pattern) = pattern.filter(|pattern| pattern.has_parameters) else { return Ok(None) };
         let mut value = None;
         let mut rest = path;
-        for segment in self.patterns[index].text.split('/') {
+        for segment in pattern.text.split('/') {
             let (own, behind) = rest.split_once('/').unwrap_or((rest, ""));
             if let Some(name) = segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
                 let (name, text) = match name.strip_prefix('*') {
