@@ -65,6 +65,12 @@ impl EnvoyFiles {
         let mut applier = Applier::new(service, ENVOY);
         let config = std::mem::take(&mut self.config);
         self.log(&config);
+        for domain in self.limits.unknown_domains(&config) {
+            tracing::warn!(
+                domain,
+                "the server has a setting for a domain that Envoy's configuration does not have"
+            );
+        }
         applier.begin(rules_of(&config)).await;
         self.limits.set(config.clone());
         Following { files: self, applier, target: config }

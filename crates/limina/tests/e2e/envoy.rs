@@ -76,13 +76,18 @@ const OVER_LIMIT: u8 = 2;
 #[test]
 fn envoys_limits_are_rules() {
     let home = tempfile::tempdir().unwrap();
-    fs::write(home.path().join("edge.yaml"), limits(2)).unwrap();
-    let flags =
-        ["--envoy-config", home.path().join("edge.yaml").to_str().unwrap(), "--envoy-listen", "127.0.0.1:0"]
-            .map(str::to_owned);
-    let server = Server::start_with(home.path().join("data"), &flags.each_ref().map(String::as_str));
+    let [limits_file, config] = ["edge.yaml", "limina.toml"].map(|name| home.path().join(name));
+    fs::write(&limits_file, limits(2)).unwrap();
+    fs::write(&config, "[envoy.egde]\ncount_refused = \"always\"\n").unwrap();
+    let [limits_file, config] = [&limits_file, &config].map(|path| path.to_str().unwrap());
+    let flags = ["--envoy-config", limits_file, "--envoy-listen", "127.0.0.1:0", "--config", config];
+    let server = Server::start_with(home.path().join("data"), &flags);
     let log = server.log();
     assert!(log.contains("a setting of Envoy's configuration has no effect"), "{log}");
+    assert!(
+        log.contains("a domain that Envoy's configuration does not have") && log.contains("egde"),
+        "{log}"
+    );
     let (_, own) = log.split_once("Envoy's rate limit service listens on ").expect("the address in the log");
     let origins = [server.url(""), own.split_whitespace().next().unwrap().to_owned()];
 

@@ -113,6 +113,12 @@ impl EnvoyLimits {
         self.0.missed.notify_one();
     }
 
+    /// The domains that have a setting of their own, and that the configuration does not have: perhaps a name is misspelt.
+    pub fn unknown_domains<'a>(&'a self, config: &'a Config) -> impl Iterator<Item = &'a str> {
+        let domains = self.0.count_refused.keys().map(String::as_str);
+        domains.filter(|domain| config.domain(domain).is_none())
+    }
+
     fn count_refused(&self, domain: &str) -> CountRefused {
         self.0.count_refused.get(domain).copied().unwrap_or_default()
     }
