@@ -442,15 +442,11 @@ pub struct RefusedLock<'a> {
 pub struct RefusedEvent {
     /// `EventConflict`: the same event happened within the duration. `StreamFull`: the stream remembers its maximum of events.
     pub code: Cow<'static, str>,
-    /// With `EventConflict`: the time of the latest occurrence, in epoch milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    /// The time of the latest occurrence, in epoch milliseconds. `null` with `StreamFull`.
     pub conflicting_time: Option<u64>,
-    /// With `EventConflict`: when the event is accepted again, in epoch milliseconds; `null` if it is not known, because an
-    /// open decision has submitted the event.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
-    #[schema(value_type = Option<u64>)]
-    pub open_at: Option<Option<u64>>,
+    /// When the event is accepted again, in epoch milliseconds. `null` with `StreamFull`, and if it is not known, because an open
+    /// decision has submitted the event.
+    pub open_at: Option<u64>,
     /// With `StreamFull`: how many distinct events the stream can remember.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

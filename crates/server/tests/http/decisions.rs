@@ -382,7 +382,10 @@ async fn a_refusal_names_what_refuses() {
     );
     assert_eq!(
         (&body["refused_by"], &body["event"]),
-        (&json!(["event"]), &json!({"code": "StreamFull", "max_events": 3}))
+        (
+            &json!(["event"]),
+            &json!({"code": "StreamFull", "conflicting_time": null, "open_at": null, "max_events": 3})
+        )
     );
     assert_eq!((&body["limits"], &body["holds"], &body["locks"]), (&json!([]), &json!([]), &json!([])));
 }

@@ -208,7 +208,7 @@ fn refused_event(event: &EngineRefusedEvent) -> RefusedEvent {
         EngineRefusedEvent::EventConflict { conflicting_time, open_at } => RefusedEvent {
             code: Cow::Borrowed(Code::EventConflict.word()),
             conflicting_time: Some(conflicting_time.0),
-            open_at: Some(open_at.map(|time| time.0)),
+            open_at: open_at.map(|time| time.0),
             max_events: None,
         },
         EngineRefusedEvent::StreamFull { max_events } => RefusedEvent {
