@@ -26,3 +26,34 @@ export function cut<T extends { name: string }>(page: { items: T[]; next: string
   const items = (end < 0 ? page.items : page.items.slice(0, end)).filter((item) => item.name.startsWith(prefix));
   return { items, next: end < 0 ? page.next : null };
 }
+
+/** So many pages are read before the older half of what is left is passed over, and so many halves. */
+const MOST_PAGES = 50;
+const MOST_HALVES = 16;
+
+/**
+ * The newest items of a list that the server sorts from the oldest on, at most `most`. A list that is too long to be read is
+ * entered anew at the `middle` between a cursor and the newest item; `null` if there is none.
+ */
+export async function newest<T>(
+  start: string,
+  most: number,
+  read: (after: string) => Promise<{ items: T[]; next: string | null }>,
+  middle: (next: string) => string | null,
+): Promise<{ items: T[]; isAll: boolean }> {
+  let items: T[] = [];
+  let next: string | null = start;
+  for (let halves = 0; ; halves++) {
+    let found: T[] = [];
+    for (let pages = 0; next !== null && pages < MOST_PAGES; pages++) {
+      const page: { items: T[]; next: string | null } = await read(next);
+      found = [...found, ...page.items].slice(-most - 1);
+      next = page.next;
+    }
+    // Behind a gap, older items are kept only if there are no newer ones.
+    if (found.length > 0) items = found;
+    const isRead: boolean = next === null;
+    if (next !== null) next = halves < MOST_HALVES ? middle(next) : null;
+    if (next === null) return { items: items.slice(-most), isAll: isRead && halves === 0 && items.length <= most };
+  }
+}

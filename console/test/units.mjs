@@ -43,6 +43,30 @@ test("a prefix begins a list at its first name", () => {
   assert.deepEqual(lists.cut(page, "car"), { items: [{ name: "card" }, { name: "care" }], next: null });
 });
 
+test("the newest items of a list that only begins with the oldest", async () => {
+  const of = async (all, most) => {
+    let reads = 0;
+    const latest = all.at(-1) ?? 0;
+    const read = async (after) => {
+      reads++;
+      const items = all.filter((n) => n > Number(after)).slice(0, 10);
+      return { items, next: items.length === 10 ? String(items.at(-1)) : null };
+    };
+    const middle = (next) => (Number(next) + 1 < latest ? String(Math.ceil((Number(next) + latest) / 2)) : null);
+    return { ...(await lists.newest("0", most, read, middle)), reads };
+  };
+  const numbers = (from, to) => Array.from({ length: to - from + 1 }, (_, n) => from + n);
+  assert.deepEqual(await of([], 5), { items: [], isAll: true, reads: 1 });
+  assert.deepEqual(await of(numbers(1, 5), 5), { items: numbers(1, 5), isAll: true, reads: 1 });
+  assert.deepEqual(await of(numbers(1, 26), 5), { items: numbers(22, 26), isAll: false, reads: 3 });
+  const many = await of(numbers(1, 5000), 5);
+  assert.deepEqual([many.items, many.isAll], [numbers(4996, 5000), false]);
+  assert.ok(many.reads < 400, `${many.reads}`);
+  // Dense at first, and a few much later.
+  const late = await of([...numbers(1, 600), 9990, 9991], 5);
+  assert.deepEqual([late.items, late.isAll], [[9990, 9991], false]);
+});
+
 test("figures are written for people", () => {
   assert.equal(format.number(new json.Exact("9223372036854775807")), "9\u202f223\u202f372\u202f036\u202f854\u202f775\u202f807");
   assert.equal(format.number(-1234), "\u22121\u202f234");

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { after, before, describe, test } from "node:test";
 import express from "express";
-import Fastify from "fastify";
+import Fastify, { type FastifyReply, type FastifyRequest } from "fastify";
 import { Hono } from "hono";
 import { getRequestListener } from "@hono/node-server";
 import { Limina } from "limina";
@@ -99,26 +99,37 @@ for (const [name, serve] of Object.entries(FRAMEWORKS)) {
   });
 }
 
-test("express: a request that somebody else has answered meanwhile is left alone", async () => {
-  const middleware = forExpress.limit(new Limina(server.url, { timeout: "30s" }), { keyValues: () => ({ client: "late" }) });
-  await new Promise<void>((resolve, reject) => {
+test("express and fastify: a request that somebody else has answered meanwhile is left alone", async () => {
+  const limina = new Limina(server.url, { timeout: "30s" });
+  const touched: string[] = [];
+  const touch = (what: string) => () => touched.push(what);
+  await new Promise<void>((resolve) => {
     const response = {
       get headersSent() {
-        resolve();
+        setImmediate(resolve);
         return true;
       },
-      set: () => reject(new Error("headers are set after they were sent")),
+      set: touch("set"),
+      status: touch("status"),
     };
-    middleware({} as express.Request, response as unknown as express.Response, reject);
+    const middleware = forExpress.limit(limina, { keyValues: () => ({ client: "express, late" }) });
+    middleware({} as express.Request, response as unknown as express.Response, touch("next"));
   });
+  const reply = { sent: true, headers: touch("headers"), code: touch("code") };
+  const hook = forFastify.limit(limina, { keyValues: () => ({ client: "fastify, late" }) });
+  assert.equal(await hook({} as FastifyRequest, reply as unknown as FastifyReply), reply);
+  assert.deepEqual(touched, []);
 });
 
-test("hono: a handler's own Response has the headers, too", async () => {
+test("hono: a handler's own Response has the headers, and an inner limiter's stay", async () => {
+  const limina = new Limina(server.url, { timeout: "30s" });
   const app = new Hono();
-  app.use(forHono.limit(new Limina(server.url, { timeout: "30s" }), { keyValues: () => ({ client: "hono response" }) }));
+  app.use(forHono.limit(limina, { keyValues: () => ({ client: "hono, outer" }) }));
+  app.use("/inner", forHono.limit(limina, { keyValues: () => ({ client: "hono, inner" }), hits: 2 }));
   app.get("/", () => new Response("hello"));
-  const answer = await app.request("/");
-  assert.match(answer.headers.get("RateLimit")!, /;r=1;/);
+  app.get("/inner", () => new Response("hello"));
+  assert.match((await app.request("/")).headers.get("RateLimit")!, /;r=1;/);
+  assert.match((await app.request("/inner")).headers.get("RateLimit")!, /;r=0;/);
 });
 
 async function listen(app: HttpServer): Promise<AsyncDisposable & { url: string }> {

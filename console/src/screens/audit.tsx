@@ -2,6 +2,7 @@ import { get } from "../api";
 import { moment, number } from "../format";
 import { useData } from "../hooks";
 import { encode } from "../json";
+import { newest } from "../lists";
 import { change, namespace, param } from "../route";
 import { Json, Name, T } from "../text";
 import type { AuditRecord, Page } from "../types";
@@ -18,25 +19,15 @@ const ROWS = 200;
 
 /** The server lists records from the oldest on. To show the newest first, the console reads all of the range, up to a bound. */
 async function load(path: string, from: number, cursorNamespace: string, signal: AbortSignal): Promise<{ records: AuditRecord[]; isAll: boolean }> {
-  let records: AuditRecord[] = [];
   // A cursor is TIME.POSITION.NUMBER.NAMESPACE, so reading can begin at a time.
-  let next: string | null = Number.isFinite(from) ? `${from}.0.0.${cursorNamespace}` : "";
-  let isAll = true;
-  for (let pages = 0; next !== null; pages++) {
-    if (pages === 50) {
-      // Too many to read: the older half is left out.
-      const [time, ...rest]: string[] = next.split(".");
-      next = [Math.ceil((Number(time) + Date.now()) / 2), ...rest].join(".");
-      pages = 0;
-      isAll = false;
-      records = [];
-    }
-    const page: Page<AuditRecord> = await get(`${path}?limit=1000${next && `&after=${encodeURIComponent(next!)}`}`, signal);
-    isAll &&= records.length + page.items.length <= MOST;
-    records = [...records, ...page.items].slice(-MOST);
-    next = page.next;
-  }
-  return { records: records.reverse(), isAll };
+  const start = Number.isFinite(from) ? `${from}.0.0.${cursorNamespace}` : "";
+  const read = (after: string) => get<Page<AuditRecord>>(`${path}?limit=1000${after && `&after=${encodeURIComponent(after)}`}`, signal);
+  const middle = (next: string) => {
+    const [time, now] = [Number(next.split(".")[0]), Date.now()];
+    return time + 1 < now ? `${Math.ceil((time + now) / 2)}.0.0.${cursorNamespace}` : null;
+  };
+  const { items, isAll } = await newest(start, MOST, read, middle);
+  return { records: items.reverse(), isAll };
 }
 
 const key = (record: AuditRecord) => `${record.time}.${record.position}.${record.action}.${record.target}`;

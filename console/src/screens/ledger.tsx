@@ -4,7 +4,7 @@ import { at, call, get } from "../api";
 import { Chart } from "../chart";
 import { clock, duration, moment, number } from "../format";
 import { useData } from "../hooks";
-import { cut, pageQuery } from "../lists";
+import { cut, newest, pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
 import { Name, T } from "../text";
 import type { Entry, Hold, Limit, LimitValue, Operation, Page } from "../types";
@@ -175,24 +175,10 @@ async function history(limit: Limit, signal: AbortSignal): Promise<Past> {
   const latest = Number((await call<{ position: number }>("POST", at`ledger/values`, { limit_names: [limit.name] }, signal)).position);
   for (let span = MOST_ENTRIES; ; span *= 10) {
     const start = Math.max(created, latest - span);
-    let entries: Entry[] = [];
-    let jumps = 0;
-    let next: string | null = String(start);
-    for (let pages = 0; next !== null; pages++) {
-      if (pages === 50) {
-        // Too many to read: the older half is left out.
-        next = String(Math.ceil((Number(next) + latest) / 2));
-        jumps++;
-        pages = 0;
-        entries = [];
-      }
-      const page: Page<Entry> = await get(`${at`ledger/limits/${limit.name}/entries`}?${pageQuery("", next!, 1000)}`, signal);
-      entries = [...entries, ...page.items].slice(-MOST_ENTRIES - 1);
-      next = page.next;
-    }
-    const isWhole = start === created && jumps === 0;
-    if (entries.length >= FEW_ENTRIES || start === created)
-      return { entries: entries.slice(-MOST_ENTRIES), isAll: isWhole && entries.length <= MOST_ENTRIES };
+    const read = (after: string) => get<Page<Entry>>(`${at`ledger/limits/${limit.name}/entries`}?${pageQuery("", after, 1000)}`, signal);
+    const middle = (next: string) => (Number(next) + 1 < latest ? String(Math.ceil((Number(next) + latest) / 2)) : null);
+    const { items: entries, isAll } = await newest(String(start), MOST_ENTRIES, read, middle);
+    if (entries.length >= FEW_ENTRIES || start === created) return { entries, isAll: isAll && start === created };
   }
 }
 

@@ -18,7 +18,10 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::MissedTickBehavior,
+};
 
 /// The pause after a search for missing rules.
 const PAUSE_AFTER_MISSING: Duration = Duration::from_millis(50);
@@ -131,16 +134,20 @@ impl Following {
     pub(crate) async fn follow(self) -> Infallible {
         let Following { mut files, mut applier, mut target } = self;
         let mut is_broken = false;
+        let limits = files.limits.clone();
+        let mut looks = tokio::time::interval(INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let limits = files.limits.clone();
             let is_requested = tokio::select! {
                 _ = files.hangup.recv() => true,
-                () = tokio::time::sleep(INTERVAL) => false,
+                _ = looks.tick() => false,
                 missing = limits.missing_rules() => {
                     let mut rules = rules_of(&target);
                     rules.retain(|namespace, _| missing.contains(namespace));
                     applier.restore(rules).await;
-                    apply(&mut applier, &target, &files.limits).await;
+                    applier.apply_due(|applier| publish(applier, &target, &limits)).await;
+                    // Another node may have applied the rules meanwhile: those who wait look again.
+                    publish(&applier, &target, &limits);
                     // While another node's rules differ, every request may miss its own.
                     tokio::time::sleep(PAUSE_AFTER_MISSING).await;
                     continue;
@@ -154,6 +161,8 @@ impl Following {
                     files.log(&config);
                     applier.set_target(rules_of(&config));
                     target = config;
+                    // A domain that has no rules, and had none, needs no more than this.
+                    publish(&applier, &target, &limits);
                 }
                 Some(Err(error)) => {
                     is_broken = true;
@@ -161,19 +170,16 @@ impl Following {
                 }
                 None => {}
             }
-            apply(&mut applier, &target, &files.limits).await;
+            applier.apply_due(|applier| publish(applier, &target, &limits)).await;
         }
     }
 }
 
-/// Applies what is due. Each domain is resolved with the target as soon as its namespace has the target's rules.
-async fn apply(applier: &mut Applier, target: &Config, limits: &EnvoyLimits) {
-    let publish = |applier: &Applier| {
-        let mut usable = target.clone();
-        usable.take_domains(applier.pending(), &limits.config());
-        limits.set(usable);
-    };
-    applier.apply_due(publish).await;
+/// Resolves each domain with the target whose namespace has the target's rules. The others are resolved as before.
+fn publish(applier: &Applier, target: &Config, limits: &EnvoyLimits) {
+    let mut usable = target.clone();
+    usable.take_domains(applier.pending(), &limits.config());
+    limits.set(usable);
 }
 
 /// The rules of all domains, by namespace.

@@ -198,8 +198,9 @@ class Keeper:
         self._transport.close()
 
     def _schedule(self, grant: Grant) -> None:
-        when = grant.deadline if grant.beating else min(grant.next_beat, grant.deadline)
         with self._changed:
+            # Read here: the entry that is pushed last replaces the others, so it must know the latest state.
+            when = grant.deadline if grant.beating else min(grant.next_beat, grant.deadline)
             grant.entry = next(self._numbers)
             heapq.heappush(self._agenda, (when, grant.entry, weakref.ref(grant)))
             self._changed.notify()

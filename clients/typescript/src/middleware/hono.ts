@@ -11,8 +11,8 @@ export function limit(client: Limina, options: LimitOptions<Context>): Middlewar
     const { headers, refusal } = await judge(context);
     if (refusal) return context.newResponse(refusal.body, refusal.status as 429 | 503, headers);
     await next();
-    // Afterwards, because a handler's own `Response` does not have what was set before.
-    for (const [name, value] of Object.entries(headers)) context.header(name, value);
+    // Afterwards, because a handler's own `Response` does not have what was set before. What an inner limiter said stays.
+    for (const [name, value] of Object.entries(headers)) if (!context.res.headers.has(name)) context.header(name, value);
     return undefined;
   };
 }

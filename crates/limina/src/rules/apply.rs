@@ -102,20 +102,27 @@ impl Applier {
     }
 
     /// Applies rules again in those of these namespaces that have lost the whole set, because they were deleted. A set that is there
-    /// stays as it is: another node may have a newer configuration.
+    /// stays as it is: another node may have a newer configuration, or may have applied it again already.
     pub(crate) async fn restore(&mut self, rules: Rules) {
+        let mut asked = JoinSet::new();
         for (namespace, rules) in rules {
-            let name = Name::new(self.set.name).expect("the name of an own set is valid");
-            let command = Command::Limiter(limiter::Command::GetRuleSet(name));
-            let asked = self.service.submit(Request::new(namespace.clone(), command)).await;
-            if matches!(asked, Ok(Outcome::Limiter(Err(Refusal::RuleSetNotFound { .. })))) {
-                let pending = Pending { rules, state: State::New, next: Instant::now() };
-                self.pending.entry(namespace).or_insert(pending);
-            }
+            let (service, set) = (self.service.clone(), self.set);
+            asked.spawn(async move {
+                let name = Name::new(set.name).expect("the name of an own set is valid");
+                let command = Command::Limiter(limiter::Command::GetRuleSet(name));
+                let answer = service.submit(Request::new(namespace.clone(), command)).await;
+                let is_lost = matches!(answer, Ok(Outcome::Limiter(Err(Refusal::RuleSetNotFound { .. }))));
+                (namespace, rules, is_lost)
+            });
+        }
+        for (namespace, rules, _) in asked.join_all().await.into_iter().filter(|(_, _, is_lost)| *is_lost) {
+            let pending = Pending { rules, state: State::New, next: Instant::now() };
+            self.pending.entry(namespace).or_insert(pending);
         }
     }
 
-    /// Makes one attempt for each namespace whose next attempt is due. Calls `applied` whenever some of them have got their rules.
+    /// Makes one attempt for each namespace whose next attempt is due, for some of them at a time. Calls `applied` after each part in which
+    /// a namespace has got its rules.
     pub(crate) async fn apply_due(&mut self, mut applied: impl FnMut(&Applier)) {
         let now = Instant::now();
         let due = self.pending.iter().filter(|(_, pending)| pending.next <= now);
@@ -128,10 +135,14 @@ impl Applier {
                 asked.spawn(async move { (name.clone(), apply(&service, set, name, rules).await) });
             }
             let answers: BTreeMap<Name, Answer> = asked.join_all().await.into_iter().collect();
+            let mut has_applied = false;
             for (name, answer) in answers {
+                has_applied |= matches!(answer, Answer::Applied(_));
                 self.note(name, answer);
             }
-            applied(self);
+            if has_applied {
+                applied(self);
+            }
         }
     }
 

@@ -225,6 +225,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let mut is_closed = false;
         // Set while more requests wait than are taken at once.
         let mut busy_since = None;
+        let mut was_persisted_at_once = false;
         loop {
             let polled_at = Instant::now();
             let now = self.advance(&mut clock);
@@ -275,16 +276,21 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 tokio::task::yield_now().await;
                 busy_since = Some(Instant::now());
             }
-            // Polled in this order, so that those behind the requests cost nothing while requests wait: what is rare comes last, and
-            // is not overtaken by requests when it has come.
+            // Polled in this order, so that nothing registers for what is rare while requests wait. What is rare comes last, but requests
+            // do not overtake it when it has come.
             let has_order = !is_stopping && orders.has_changed().unwrap_or(true);
             let has_news = has_order || is_store_away.has_changed().unwrap_or(false);
+            // Appends in memory are done at once. In every second turn, the others go first.
+            let gives_way = std::mem::take(&mut was_persisted_at_once);
             tokio::select! {
                 biased;
-                result = finished(&mut self.persisting) => match result {
-                    Ok(()) => self.handle_persisted(),
-                    Err(loss) => self.handle_lost(loss, "an append or a confirm failed"),
-                },
+                result = finished(&mut self.persisting), if !gives_way => {
+                    was_persisted_at_once = self.persisting_since >= polled_at;
+                    match result {
+                        Ok(()) => self.handle_persisted(),
+                        Err(loss) => self.handle_lost(loss, "an append or a confirm failed"),
+                    }
+                }
                 answers = finished(&mut self.fetching) => self.shard.handle_fetched(answers),
                 owned = finished(&mut self.checking) => self.handle_checked(owned),
                 result = finished(&mut self.opening) => match result {
@@ -306,7 +312,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         self.reopen(REOPEN_PAUSE, None);
                     }
                 },
-                () = tokio::task::yield_now(), if is_unfinished => {}
+                () = tokio::task::yield_now(), if is_unfinished || gives_way => {}
                 () = self.receiver.changed(wants_more, &held_up), if !has_news => {
                     let received = self.receiver.receive(wants_more.then_some(ROUND), &held_up);
                     received.cancellations.into_iter().for_each(|submission| self.handle_request(submission));

@@ -59,6 +59,15 @@ enum Part {
 }
 
 impl Part {
+    /// The place before all records of this time. It names no namespace that the client may not see.
+    fn begin_at(self, time: Time, scope: &Scope) -> AuditCursor {
+        let namespace = match self {
+            Part::All => Name::new(" ").expect("the smallest name"),
+            Part::Namespace => scope.namespace.clone(),
+        };
+        AuditCursor { time, namespace, position: Position(0), is_deletion: false }
+    }
+
     async fn read(
         self,
         app: &App,
@@ -89,6 +98,7 @@ async fn list(
 ) -> Result<Response, Failure> {
     let end = Instant::now() + MAX_TIME;
     let shown = page.limit();
+    let began_at = page.after.as_ref().map(|after| after.time);
     let mut found: Vec<AuditRecord> = Vec::new();
     let mut after = page.after;
     loop {
@@ -97,7 +107,8 @@ async fn list(
         let listed = part.read(&app, &scope, engine::Page::new(after, wanted)?).await?;
         found.extend(listed.items.into_iter().filter(|record| may_see(&scope, record)));
         after = listed.next;
-        if found.len() > shown || after.is_none() || Instant::now() >= end {
+        let has_advanced = after.as_ref().map(|after| after.time) > began_at;
+        if found.len() > shown || after.is_none() || (has_advanced && Instant::now() >= end) {
             break;
         }
     }
@@ -107,18 +118,14 @@ async fn list(
     let next = match after {
         _ if has_more => last,
         // Records of this time that were shown must not be shown again.
-        Some(read) => last.filter(|last| last.time == read.time).or_else(|| Some(before_all_at(read.time))),
+        Some(read) => {
+            last.filter(|last| last.time == read.time).or_else(|| Some(part.begin_at(read.time, &scope)))
+        }
         None => None,
     };
     let next = next.map(|cursor| to_wire::cursor(&cursor));
     let items = found.into_iter().map(to_wire::record).collect();
     Ok(json(StatusCode::OK, &Page::<wire::AuditRecord> { items, next }))
-}
-
-/// The place before all records of this time. It names no namespace that the client may not see.
-fn before_all_at(time: Time) -> AuditCursor {
-    let namespace = Name::new(" ").expect("the smallest name");
-    AuditCursor { time, namespace, position: Position(0), is_deletion: false }
 }
 
 fn may_see(scope: &Scope, record: &AuditRecord) -> bool {
