@@ -5,6 +5,7 @@ use futures_util::FutureExt;
 use limina_engine::{
     Command, KeyValues, Millis, Outcome, Request,
     key_values::Value,
+    ledger::{self, Change, Hold, Transfer},
     limiter,
     locks::{self, Acquire, Lock, Mode},
 };
@@ -138,5 +139,37 @@ async fn waiting_for_a_lock_is_not_waiting_for_the_shard() {
     submit(&service, &namespace, "a").await.expect("the shard is idle");
     let waited = waiter.await.expect("no panic").expect("it is decided in the end");
     assert!(matches!(waited, Outcome::Locks(Err(_))), "{waited:?}");
+    node.stop().await;
+}
+
+/// Appends to memory are done at once, so the sweep of a deleted namespace never waits for the store.
+#[tokio::test]
+async fn a_sweep_in_memory_gives_way_to_another_namespace() {
+    let store = memory();
+    let (service, node) = start(&store, NodeOptions::default()).await;
+    let mut namespaces = namespaces_in(SHARD);
+    let mut namespace = || namespaces.next().expect("every shard has names");
+    let (large, neighbour) = (namespace(), namespace());
+    submit(&service, &neighbour, "e").await.expect("the shard serves");
+    for batch in 0..20 {
+        let hold = |number: usize| {
+            let own = name(&format!("{batch}/{number}"));
+            let hold = Hold::new(own.clone(), vec![Change::new(own, 1)]).expect("valid");
+            Transfer::Hold(hold.with_create_missing(true))
+        };
+        let batch = ledger::Batch::new((0..1_000).map(hold).collect()).expect("valid");
+        let request = Request::new(large.clone(), Command::Ledger(ledger::Command::Batch(batch)));
+        service.submit(request).await.expect("the shard serves");
+    }
+    let request = Request::new(large, Command::DeleteNamespace);
+    assert_eq!(service.submit(request).await, Ok(Outcome::NamespaceDeleted));
+    let (mut swept, mut most) = (0, 0);
+    while swept < 150 {
+        let before = store.appends();
+        info(&service, &neighbour).await.expect("the shard serves");
+        let meanwhile = store.appends() - before;
+        (swept, most) = (swept + meanwhile, most.max(meanwhile));
+    }
+    assert!(most <= 4, "a request waited for {most} slices");
     node.stop().await;
 }
