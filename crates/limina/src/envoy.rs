@@ -4,7 +4,7 @@
 //! namespace has the rules of the new configuration. A request that misses its rule is not allowed: it waits a little, and fails.
 
 use crate::{
-    rules::{Applier, ENVOY, Few, INTERVAL},
+    rules::{Applier, ENVOY, Few, INTERVAL, few},
     watch::{self, MAX_BYTES, MAX_READINGS, SETTLED, Stamp},
 };
 use limina_engine::limiter::{NewRule, SetRule};
@@ -16,7 +16,7 @@ use std::{
     convert::Infallible,
     io::{Error as IoError, Read},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -25,6 +25,9 @@ use tokio::{
 
 /// The pause after a search for missing rules.
 const PAUSE_AFTER_MISSING: Duration = Duration::from_millis(50);
+
+/// How often the log says at most that rules are missing.
+const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -134,6 +137,7 @@ impl Following {
     pub(crate) async fn follow(self) -> Infallible {
         let Following { mut files, mut applier, mut target } = self;
         let mut is_broken = false;
+        let mut said_at = None;
         let limits = files.limits.clone();
         let mut looks = tokio::time::interval(INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -144,10 +148,18 @@ impl Following {
                 missing = limits.missing_rules() => {
                     let mut rules = rules_of(&target);
                     rules.retain(|namespace, _| missing.contains(namespace));
-                    applier.restore(rules).await;
+                    let present = applier.restore(rules).await;
+                    if !present.is_empty() && said_at.is_none_or(|said: Instant| said.elapsed() > SAID_EVERY) {
+                        said_at = Some(Instant::now());
+                        tracing::warn!(
+                            namespaces = few(&present),
+                            "requests are refused: these namespaces do not have the rules of this node's Envoy configuration; \
+                             another node has another one, or they refuse it"
+                        );
+                    }
                     applier.apply_due(|applier| publish(applier, &target, &limits)).await;
-                    // Another node may have applied the rules meanwhile: those who wait look again.
-                    publish(&applier, &target, &limits);
+                    // The rules are there again, or another node has applied them.
+                    limits.retry_missing();
                     // While another node's rules differ, every request may miss its own.
                     tokio::time::sleep(PAUSE_AFTER_MISSING).await;
                     continue;

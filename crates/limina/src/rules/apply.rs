@@ -102,8 +102,9 @@ impl Applier {
     }
 
     /// Applies rules again in those of these namespaces that have lost the whole set, because they were deleted. A set that is there
-    /// stays as it is: another node may have a newer configuration, or may have applied it again already.
-    pub(crate) async fn restore(&mut self, rules: Rules) {
+    /// stays as it is: another node may have a newer configuration, or may have applied it again already. Returns the namespaces whose set
+    /// is there.
+    pub(crate) async fn restore(&mut self, rules: Rules) -> Vec<Name> {
         let mut asked = JoinSet::new();
         for (namespace, rules) in rules {
             let (service, set) = (self.service.clone(), self.set);
@@ -115,10 +116,16 @@ impl Applier {
                 (namespace, rules, is_lost)
             });
         }
-        for (namespace, rules, _) in asked.join_all().await.into_iter().filter(|(_, _, is_lost)| *is_lost) {
-            let pending = Pending { rules, state: State::New, next: Instant::now() };
-            self.pending.entry(namespace).or_insert(pending);
+        let mut present = Vec::new();
+        for (namespace, rules, is_lost) in asked.join_all().await {
+            if is_lost {
+                let pending = Pending { rules, state: State::New, next: Instant::now() };
+                self.pending.entry(namespace).or_insert(pending);
+            } else {
+                present.push(namespace);
+            }
         }
+        present
     }
 
     /// Makes one attempt for each namespace whose next attempt is due, for some of them at a time. Calls `applied` after each part in which
@@ -259,7 +266,7 @@ fn log(set: OwnSet, namespace: &Name, changes: &SetChanges) {
 }
 
 /// The first names, and how many more there are; `None` if there are no names.
-fn few(names: &[Name]) -> Option<String> {
+pub(crate) fn few(names: &[Name]) -> Option<String> {
     let names: Vec<&str> = names.iter().map(Name::as_str).collect();
     (!names.is_empty()).then(|| few_of(&names))
 }

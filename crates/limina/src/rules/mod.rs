@@ -8,7 +8,7 @@ mod apply;
 mod check;
 mod gate;
 
-pub(crate) use apply::{Applier, ENVOY};
+pub(crate) use apply::{Applier, ENVOY, few};
 pub(crate) use check::{CheckArgs, check};
 pub(crate) use gate::Gate;
 

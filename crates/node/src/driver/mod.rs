@@ -164,6 +164,8 @@ pub(crate) struct Driver<J, T> {
     /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::free_space`] says. Otherwise
     /// a store that promises room and has none would make the shard append due work, fail and open again without a pause.
     full_until: Option<Instant>,
+    /// The log says already that the shard cannot be opened.
+    is_failure_logged: bool,
 }
 
 impl<J: Journal, T: Table> Driver<J, T> {
@@ -200,6 +202,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             opening: None,
             checking: None,
             full_until: None,
+            is_failure_logged: false,
         }
     }
 
@@ -303,7 +306,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         return Err(NotOwned);
                     }
                     Err(error) => {
-                        tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened");
+                        // Said once: while a database is away, this happens to every shard, twice a second.
+                        if !std::mem::replace(&mut self.is_failure_logged, true) {
+                            tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened; trying again");
+                        }
                         if is_stopping {
                             self.end();
                             return Ok(Closed::Interrupted);
@@ -390,6 +396,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         engine.set_quotas(self.quotas.clone());
         engine.set_audit_kept(self.audit_kept);
         self.shard.handle_opened(engine, now, opening);
+        self.is_failure_logged = false;
         self.update_gauges();
         self.service.set_open(self.id, true);
     }

@@ -73,13 +73,24 @@ pub(crate) fn routes() -> Vec<(&'static str, &'static str, Call)> {
 /// otherwise.
 const MAX_WAIT_FOR_RULES: Duration = Duration::from_millis(250);
 
+/// How often a request is asked at most. Each time, it may count in its other limits.
+const MAX_ATTEMPTS: usize = 3;
+
 /// The configuration that Envoy's requests are resolved with. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct EnvoyLimits(Arc<Limits>);
 
+/// What a request is resolved with.
+#[derive(Clone, Default)]
+struct Current {
+    config: Arc<Config>,
+    /// How often missing rules were looked for.
+    searches: u64,
+}
+
 #[derive(Default)]
 struct Limits {
-    config: watch::Sender<Arc<Config>>,
+    current: watch::Sender<Current>,
     count_refused: BTreeMap<String, CountRefused>,
     /// Namespaces in which a request has missed a rule.
     missing: Mutex<BTreeSet<Name>>,
@@ -92,14 +103,20 @@ impl EnvoyLimits {
         EnvoyLimits(Arc::new(Limits { count_refused, ..Limits::default() }))
     }
 
-    /// Resolves requests with this configuration from now on, also those that miss a rule. Its rules should exist already.
+    /// Resolves requests with this configuration from now on, also those that miss a rule of a domain that it changes. Its rules should
+    /// exist already.
     pub fn set(&self, config: Config) {
-        self.0.config.send_replace(Arc::new(config));
+        self.0.current.send_modify(|current| current.config = Arc::new(config));
+    }
+
+    /// Missing rules were looked for, and made again where that was right: requests that miss one are asked again.
+    pub fn retry_missing(&self) {
+        self.0.current.send_modify(|current| current.searches += 1);
     }
 
     /// The configuration with which requests are resolved.
     pub fn config(&self) -> Arc<Config> {
-        self.0.config.borrow().clone()
+        self.0.current.borrow().config.clone()
     }
 
     /// Waits until a request misses a rule that the configuration has. Returns the namespaces of such requests.
@@ -160,11 +177,11 @@ async fn decide(
         let detail = "The server has no configuration of Envoy's rate limits: start it with --envoy-config.";
         return Err(Failure::new(Code::NotFound, detail));
     };
-    let mut configs = limits.0.config.subscribe();
+    let mut news = limits.0.current.subscribe();
+    let mut current = news.borrow().clone();
     let deadline = Instant::now() + MAX_WAIT_FOR_RULES;
-    loop {
-        let config = configs.borrow_and_update().clone();
-        let domain = config.domain(&request.domain);
+    for _ in 0..MAX_ATTEMPTS {
+        let domain = current.config.domain(&request.domain);
         let mut plan = Plan::new(domain, request, limits.count_refused(&request.domain)).map_err(invalid)?;
         let Some(set) = plan.command().map_err(invalid)? else { return Ok(plan.respond(None)) };
         let namespace =
@@ -182,9 +199,17 @@ async fn decide(
         }
         // Without its rule, a limit would count nothing and refuse nothing. The rules are being changed, or the namespace was deleted.
         // What the request has taken from its other limits meanwhile stays taken.
-        if timeout_at(deadline, configs.changed()).await.is_err() {
-            let detail = "The namespace does not have the rules of Envoy's configuration.";
-            return Err(Failure::new(Code::ShardUnavailable, detail));
-        }
+        let is_new = |next: &Current| {
+            let domain = next.config.domain(&request.domain);
+            let is_same = domain.map(std::ptr::from_ref)
+                == current.config.domain(&request.domain).map(std::ptr::from_ref);
+            next.searches != current.searches || !is_same
+        };
+        current = match timeout_at(deadline, news.wait_for(is_new)).await {
+            Ok(Ok(next)) => next.clone(),
+            Ok(Err(_)) | Err(_) => break,
+        };
     }
+    let detail = "The namespace does not have the rules of Envoy's configuration.";
+    Err(Failure::new(Code::ShardUnavailable, detail))
 }

@@ -305,10 +305,14 @@ pub(in crate::http) async fn follow(
         let piece = pieces.pop_front()?;
         Some((Ok::<_, std::convert::Infallible>(piece), (follower, pieces, permit)))
     });
-    let denied = async move {
-        namespace.identity.until_denied(Some(right_to_follow(&namespace))).await;
+    let stopping = app.until_stopping();
+    let ended = async move {
+        tokio::select! {
+            () = namespace.identity.until_denied(Some(right_to_follow(&namespace))) => {}
+            () = stopping => {}
+        }
     };
-    Ok(event_stream(Body::from_stream(pieces.take_until(Box::pin(denied)))))
+    Ok(event_stream(Body::from_stream(pieces.take_until(Box::pin(ended)))))
 }
 
 /// The right that following a stream of this namespace needs.

@@ -30,7 +30,8 @@ pub(super) async fn healthz() -> Response {
 
 /// Does the server serve requests?
 ///
-/// 503 while it recovers its data after the start, and while it drains before it stops.
+/// 503 while it recovers its data after the start, while it drains before it stops, and while a node of a cluster does not reach the
+/// database.
 #[utoipa::path(
     get, path = "/readyz", tag = "server",
     responses((status = 200, description = "The server serves requests; the body is `ok`.", body = String, content_type = "text/plain")),
@@ -39,7 +40,10 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Response, Failure> 
     if app.backend().is_ready() {
         Ok(healthz().await)
     } else {
-        Err(Failure::new(Code::ShardUnavailable, "The server is starting or stopping."))
+        Err(Failure::new(
+            Code::ShardUnavailable,
+            "The server is starting or stopping, or does not reach its database.",
+        ))
     }
 }
 

@@ -208,6 +208,12 @@ impl App {
         &self.0.stopping
     }
 
+    /// Waits until the server stops. What has no end of its own ends then, and its client goes elsewhere.
+    pub(crate) fn until_stopping(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut stopping = self.stopping().subscribe();
+        async move { drop(stopping.wait_for(|is_stopping| *is_stopping).await) }
+    }
+
     pub(crate) fn body_timeout(&self) -> Duration {
         self.0.body_timeout
     }

@@ -207,7 +207,9 @@ fn complete(operation: &mut Operation) {
     if operation.tags.iter().flatten().any(|tag| tag == "server") {
         match operation.operation_id.as_deref() {
             Some("readyz") => {
-                add_problem(operation, "503", "`ShardUnavailable`: the server is starting or stopping.")
+                let reason =
+                    "`ShardUnavailable`: the server is starting or stopping, or does not reach its database.";
+                add_problem(operation, "503", reason)
             }
             Some("cluster") => add_problem(operation, "400", "`InvalidRequest`: `namespace` is not a name."),
             _ => {}

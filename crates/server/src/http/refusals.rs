@@ -69,9 +69,15 @@ fn stream(app: &App, scope: Scope, namespace: Option<Name>) -> Result<Response, 
         let piece = next_piece(&mut listener, &identity).await.ok()?;
         Some((Ok::<_, std::convert::Infallible>(piece), (listener, identity, permit)))
     });
-    let denied = async move { identity.until_denied(None).await };
+    let stopping = app.until_stopping();
+    let ended = async move {
+        tokio::select! {
+            () = identity.until_denied(None) => {}
+            () = stopping => {}
+        }
+    };
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, Body::from_stream(pieces.take_until(Box::pin(denied)))).into_response())
+    Ok((headers, Body::from_stream(pieces.take_until(Box::pin(ended)))).into_response())
 }
 
 /// The next refusals that the client may see, as server-sent events, or a comment if there are none for a while.

@@ -199,3 +199,15 @@ async fn a_stop_lets_requests_in_flight_end() {
     assert_eq!(response.status().as_u16(), 200);
     tokio::time::timeout(Duration::from_secs(5), server.serving).await.expect("it ends").unwrap();
 }
+
+/// A stream has no end of its own. Its client should go elsewhere, and not wait until it is cut off.
+#[tokio::test]
+async fn a_stop_ends_streams() {
+    let mut server = start().await;
+    let response = server.send("GET", "/v1/refusals/stream", "").await;
+    assert_eq!(response.status().as_u16(), 200);
+    server.stop.take().unwrap().send(()).unwrap();
+    let body = tokio::time::timeout(Duration::from_secs(5), response.bytes()).await.expect("it ends");
+    assert_eq!(body.expect("it is not cut off"), "");
+    tokio::time::timeout(Duration::from_secs(5), server.serving).await.expect("it ends").unwrap();
+}
