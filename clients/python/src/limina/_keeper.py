@@ -219,7 +219,7 @@ class Keeper:
                 self._look_at(grant)
 
     def _pop(self) -> Grant | None:
-        """Takes the first entry of the agenda. A later entry of the same grant has replaced it, or it is returned."""
+        """Takes the first entry of the agenda. Returns its grant, unless a later entry of the grant has replaced it."""
         _, entry, reference = heapq.heappop(self._agenda)
         grant = reference()
         return grant if grant is not None and grant.entry == entry else None

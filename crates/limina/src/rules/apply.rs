@@ -112,17 +112,19 @@ impl Applier {
                 let name = Name::new(set.name).expect("the name of an own set is valid");
                 let command = Command::Limiter(limiter::Command::GetRuleSet(name));
                 let answer = service.submit(Request::new(namespace.clone(), command)).await;
-                let is_lost = matches!(answer, Ok(Outcome::Limiter(Err(Refusal::RuleSetNotFound { .. }))));
-                (namespace, rules, is_lost)
+                (namespace, rules, answer)
             });
         }
         let mut present = Vec::new();
-        for (namespace, rules, is_lost) in asked.join_all().await {
-            if is_lost {
-                let pending = Pending { rules, state: State::New, next: Instant::now() };
-                self.pending.entry(namespace).or_insert(pending);
-            } else {
-                present.push(namespace);
+        for (namespace, rules, answer) in asked.join_all().await {
+            match answer {
+                Ok(Outcome::Limiter(Err(Refusal::RuleSetNotFound { .. }))) => {
+                    let pending = Pending { rules, state: State::New, next: Instant::now() };
+                    self.pending.entry(namespace).or_insert(pending);
+                }
+                Ok(Outcome::Limiter(Ok(_))) => present.push(namespace),
+                // It is not known now. The next request asks again.
+                Ok(_) | Err(_) => {}
             }
         }
         present
