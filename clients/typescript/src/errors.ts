@@ -82,7 +82,7 @@ export interface Reply {
   retryAfterMs: number | undefined;
   /** When the attempt that was answered left, by `performance.now()`. */
   sentAt: number;
-  /** No number of the body was too large for JavaScript. If not, `exact` tells. */
+  /** Whether the body has no number that JavaScript may have rounded. Otherwise `exact` looks at every number. */
   isExact: boolean;
 }
 

@@ -226,7 +226,7 @@ const LONG_NUMBER = /\d{16}/;
 
 /**
  * Returns the answer. Throws if it has a 64-bit integer beyond ±(2^53−1), which JavaScript has rounded: a wrong amount is worse than
- * an error. Not for a batch, whose answer belongs to several callers.
+ * an error. The answer to a batch is checked item by item, so that one caller's number fails no other caller.
  */
 export function exact(reply: Reply): Reply {
   if (!reply.isExact) JSON.stringify(reply.body, refuseInexact);

@@ -214,7 +214,7 @@ pub struct AuditRecord {
     pub address: Option<IpAddr>,
     /// What was done.
     pub action: Action,
-    /// With what.
+    /// The rule, limit, lock, … that the action is about.
     pub target: Target,
     /// How the target was before. `None` if it did not exist.
     pub before: Option<State>,

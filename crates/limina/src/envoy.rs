@@ -1,7 +1,8 @@
 //! Envoy's configuration: read at the start, applied as rules before any request is served, and followed while the server runs.
 //!
 //! Files that are not valid at the start are an error. Later, they change nothing. Each domain is resolved as before until its
-//! namespace has the rules of the new configuration. A request that misses its rule is not allowed: it waits a little, and fails.
+//! namespace has the rules of the new configuration. If the rule of a limit does not exist, a request with that limit waits a little,
+//! and then fails.
 
 use crate::{
     rules::{Applier, ENVOY, Few, INTERVAL, few},
@@ -26,7 +27,7 @@ use tokio::{
 /// The pause after a search for missing rules.
 const PAUSE_AFTER_MISSING: Duration = Duration::from_millis(50);
 
-/// How often the log says at most that rules are missing.
+/// The log says at most this often that rules are missing.
 const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// Why a configuration cannot be used.
@@ -66,7 +67,8 @@ impl EnvoyFiles {
     }
 
     /// Applies the first configuration. Returns when every domain has its rules, except those that refuse them. What was used before
-    /// is not known here, so these are resolved with the new configuration: some of its rules may exist. Requests for others fail.
+    /// is not known here, so these are resolved with the new configuration: some of its rules may exist. Requests that
+    /// need one of the others fail.
     pub(crate) async fn begin(mut self, service: Service) -> Following {
         let mut applier = Applier::new(service, ENVOY);
         let config = std::mem::take(&mut self.config);
@@ -158,9 +160,9 @@ impl Following {
                         );
                     }
                     applier.apply_due(|applier| publish(applier, &target, &limits)).await;
-                    // The rules are there again, or another node has applied them.
+                    // The rules are there again, or another node has made them again.
                     limits.retry_missing();
-                    // While another node's rules differ, every request may miss its own.
+                    // If another node has applied other rules, every request of this node may miss a rule.
                     tokio::time::sleep(PAUSE_AFTER_MISSING).await;
                     continue;
                 }
@@ -173,7 +175,7 @@ impl Following {
                     files.log(&config);
                     applier.set_target(rules_of(&config));
                     target = config;
-                    // A domain that has no rules, and had none, needs no more than this.
+                    // A domain whose limits are all unlimited has no rules to apply. It is published, or removed, here.
                     publish(&applier, &target, &limits);
                 }
                 Some(Err(error)) => {

@@ -6,7 +6,7 @@ use limina_engine::{
     events::{self, Mode, Reply, StreamTerms, Submit},
 };
 use limina_node::{
-    Budget, Feed, FeedEnded, FeedRequest, FollowError, Follower, Joining, Metrics, Node, NodeOptions,
+    Budget, Ended, Feed, FeedEnded, FeedRequest, FollowError, Follower, Joining, Metrics, Node, NodeOptions,
     PeerError, Peers, Service, ShardStatus, StreamUpdate, Unavailable, memory::Kind, peers::PeerFuture,
     shard_of,
 };
@@ -23,7 +23,11 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use tokio::{sync::watch, task::JoinSet, time::timeout};
+use tokio::{
+    sync::watch,
+    task::JoinSet,
+    time::{Instant, timeout},
+};
 
 /// Longer than anything takes, also on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
@@ -440,6 +444,27 @@ async fn a_follower_whose_changes_are_gone_gets_a_key_frame() {
     assert_eq!(sent_until(&mut slow, last).await, [-(last as i64)]);
     let mut oldest = follow(&node.service, &namespace, Some(first + 100)).await;
     assert_eq!(sent_until(&mut oldest, last).await, clocks(first + 101..=last));
+}
+
+/// A front end asks for a while, sends a sign of life, and asks again.
+#[tokio::test(start_paused = true)]
+async fn a_follower_whose_shard_stays_away_ends_however_often_it_is_asked() {
+    let node = Alone::start().await;
+    let namespace = name("n");
+    let first = make(&node.service, &namespace).await;
+    submit(&node.service, &namespace, 0..3).await;
+    let mut follower = follow(&node.service, &namespace, Some(first)).await;
+    node.memory.kill();
+    let request = Request::new(namespace, Command::Events(submission(3)));
+    node.service.submit(request).await.expect_err("there is no journal");
+    let begin = Instant::now();
+    let mut ended = None;
+    while ended.is_none() && begin.elapsed() < LONG {
+        ended = timeout(Duration::from_secs(15), follower.next()).await.ok();
+    }
+    let ended = ended.expect("an end in time").map(|_| "an update");
+    assert_eq!(ended, Err(Ended::Unavailable(Unavailable::ShardUnavailable)));
+    assert!(begin.elapsed() > Duration::from_secs(30), "the shard may come back");
 }
 
 /// After a restart, all followers return at the same time.

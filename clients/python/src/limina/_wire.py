@@ -54,7 +54,7 @@ class Request:
 
     @property
     def longest_wait(self) -> float:
-        """The server's clock may run slower than this one, by a twentieth at most."""
+        """`wait` by the clock of this machine: that of the server may run slower, by a twentieth at most."""
         return self.wait * 17 / 16
 
     def retries(self, config: Config, budget: Budget) -> Retries:

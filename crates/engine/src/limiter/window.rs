@@ -384,10 +384,10 @@ impl Meter {
         }
     }
 
-    /// Of `taken` hits only `actual` have happened: refunds the others, as far as they still count since they were taken `at`: in the
-    /// same span of a fixed window, in the entry or slot of that time of a sliding one. Of a bucket, what has been refilled since is
-    /// not refunded, nor what it did not count because it was empty. Hits that were taken before are refilled first, so a refund of
-    /// those lets later ones be refilled earlier.
+    /// Refunds all but `actual` of the hits that were `taken`, as far as they still count. `at` says when they were taken. They count in
+    /// the same span of a fixed window, and in the entry or slot of that time of a sliding window. A bucket refunds neither what has been
+    /// refilled since, nor what it never counted because it was empty. It refills earlier hits first, so the refund of an earlier hit lets
+    /// later ones be refilled earlier.
     pub(crate) fn refund(&self, state: &mut GroupState, now: Time, at: TakenAt, taken: u64, actual: u64) {
         let hits = taken.saturating_sub(actual);
         match (self.kind, state, at) {

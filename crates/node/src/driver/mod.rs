@@ -164,7 +164,7 @@ pub(crate) struct Driver<J, T> {
     /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::free_space`] says. Otherwise
     /// a store that promises room and has none would make the shard append due work, fail and open again without a pause.
     full_until: Option<Instant>,
-    /// The log says already that the shard cannot be opened.
+    /// Whether the log has said that the shard cannot be opened, since it was open last.
     is_failure_logged: bool,
 }
 
@@ -279,11 +279,12 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 tokio::task::yield_now().await;
                 busy_since = Some(Instant::now());
             }
-            // Polled in this order, so that nothing registers for what is rare while requests wait. What is rare comes last, but requests
-            // do not overtake it when it has come.
+            // The branches are polled in order, until one is ready. So while requests wait, the task does not register with the channels
+            // behind them, which rarely change. When one of these has changed, requests are left out of the turn, and cannot starve it.
             let has_order = !is_stopping && orders.has_changed().unwrap_or(true);
             let has_news = has_order || is_store_away.has_changed().unwrap_or(false);
-            // Appends in memory are done at once. In every second turn, the others go first.
+            // A store in memory completes an append at once. Then the next turn leaves appends out: otherwise a sweep, which appends
+            // again and again, would starve the requests.
             let gives_way = std::mem::take(&mut was_persisted_at_once);
             tokio::select! {
                 biased;
@@ -306,7 +307,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         return Err(NotOwned);
                     }
                     Err(error) => {
-                        // Said once: while a database is away, this happens to every shard, twice a second.
+                        // Logged once: while a database is away, every shard fails to open twice a second.
                         if !std::mem::replace(&mut self.is_failure_logged, true) {
                             tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened; trying again");
                         }

@@ -8,12 +8,8 @@ use limina_engine::{
     Command, Name, Outcome, Request,
     events::{self, Changes, Reply, StreamInfo, StreamTerms},
 };
-use std::{
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
-use tokio::sync::watch;
+use std::{pin::Pin, sync::Arc, time::Duration};
+use tokio::{sync::watch, time::Instant};
 
 /// How long to wait before an owner that did not answer is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);

@@ -73,7 +73,7 @@ pub(crate) fn routes() -> Vec<(&'static str, &'static str, Call)> {
 /// otherwise.
 const MAX_WAIT_FOR_RULES: Duration = Duration::from_millis(250);
 
-/// How often a request is asked at most. Each time, it may count in its other limits.
+/// The most times that the limiter is asked about a request that misses a rule. Each time, the request may count in its other limits.
 const MAX_ATTEMPTS: usize = 3;
 
 /// The configuration that Envoy's requests are resolved with. Cheap to clone.
@@ -84,7 +84,7 @@ pub struct EnvoyLimits(Arc<Limits>);
 #[derive(Clone, Default)]
 struct Current {
     config: Arc<Config>,
-    /// How often missing rules were looked for.
+    /// How often the server has looked for missing rules, and made them again where they were lost.
     searches: u64,
 }
 
@@ -109,7 +109,7 @@ impl EnvoyLimits {
         self.0.current.send_modify(|current| current.config = Arc::new(config));
     }
 
-    /// Missing rules were looked for, and made again where that was right: requests that miss one are asked again.
+    /// Lets the requests that wait for a missing rule ask the limiter again.
     pub fn retry_missing(&self) {
         self.0.current.send_modify(|current| current.searches += 1);
     }

@@ -208,7 +208,7 @@ impl App {
         &self.0.stopping
     }
 
-    /// Waits until the server stops. What has no end of its own ends then, and its client goes elsewhere.
+    /// Waits until the server stops. Streams end then, so that their clients connect to another node.
     pub(crate) fn until_stopping(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stopping = self.stopping().subscribe();
         async move { drop(stopping.wait_for(|is_stopping| *is_stopping).await) }

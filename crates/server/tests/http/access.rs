@@ -2,6 +2,7 @@
 
 use super::*;
 use limina_access::{Access, Secret, parse};
+use limina_engine::audit::{Action, Target};
 
 /// A token with these rights and other lines of its block.
 pub(super) struct Entry {
@@ -506,4 +507,35 @@ fn the_documented_rights_are_those_of_the_code() {
         return;
     }
     assert_eq!(table, expect, "UPDATE_DOCS=1 cargo test -p limina-server rewrites docs/security.md");
+}
+
+/// Whoever sees nothing of a long audit gets an empty page in time. The next page goes on behind it, and no cursor names what is hidden.
+#[tokio::test]
+async fn a_page_of_an_audit_ends_in_time() {
+    let entry = entry("mine", &["mine/*:manage"], "");
+    let (server, _access) = protected(&[&entry]).await;
+    let record = AuditRecord {
+        time: Time(0),
+        namespace: name("hidden"),
+        position: Position(1),
+        actor: None,
+        address: None,
+        action: Action::DeleteNamespace,
+        target: Target::Namespace,
+        before: None,
+        after: None,
+    };
+    *server.fake.audited.lock().unwrap() = Some(record);
+    let mut path = "/v1/audit".to_owned();
+    let mut last = 0;
+    for _ in 0..2 {
+        let page: Json = server.asks(&entry, "GET", &path).send().await.unwrap().json().await.unwrap();
+        assert_eq!(page["items"], json!([]));
+        let next = page["next"].as_str().expect("a next page");
+        let (time, rest) = next.split_once('.').unwrap();
+        assert_eq!(rest, "0.0. ");
+        assert!(time.parse::<u64>().unwrap() > last, "{next} after {last}");
+        last = time.parse().unwrap();
+        path = format!("/v1/audit?after={time}.0.0.%20");
+    }
 }

@@ -55,6 +55,8 @@ struct Fake {
     script: Mutex<VecDeque<Outcome>>,
     answer: Mutex<Option<Result<Outcome, Unavailable>>>,
     pages: Mutex<Vec<Page<Name>>>,
+    /// The audit of all namespaces has this record at every time, without end.
+    audited: Mutex<Option<AuditRecord>>,
     /// Why streams cannot be followed, one reason after another; then the server is shutting down.
     not_followed: Mutex<VecDeque<FollowError>>,
     ready: AtomicBool,
@@ -110,8 +112,18 @@ impl Backend for Fake {
         })
     }
 
-    fn audit(&self, _: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
-        Box::pin(async { Ok(Listed { items: Vec::new(), next: None }) })
+    fn audit(&self, page: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
+        let record = self.audited.lock().unwrap().clone();
+        let begin = page.after.as_ref().map_or(0, |after| after.time.0);
+        let times = (begin..).skip(1).take(page.limit());
+        let items: Vec<AuditRecord> = record
+            .into_iter()
+            .flat_map(|record| {
+                times.clone().map(move |time| AuditRecord { time: Time(time), ..record.clone() })
+            })
+            .collect();
+        let next = items.last().map(AuditRecord::cursor);
+        Box::pin(async { Ok(Listed { items, next }) })
     }
 
     fn follow(

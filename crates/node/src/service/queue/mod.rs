@@ -42,9 +42,9 @@ const MIN_KEPT_LANES: usize = 64;
 /// The most waiting requests for which an empty lane keeps memory.
 const KEPT_IN_LANE: usize = 64;
 /// How many times longer requests that make room may wait.
-const MORE_PATIENCE: u32 = 4;
-/// The part of [`QueueOptions::max_bytes`] that requests that make room may use besides.
-const RESERVED_PART: usize = 4;
+const PATIENCE_FACTOR: u32 = 4;
+/// Requests that make room may use [`QueueOptions::max_bytes`] divided by this in addition.
+const EXTRA_BYTES_DIVISOR: usize = 4;
 
 /// The bounds of a shard's queue.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ pub struct QueueOptions {
 
 impl QueueOptions {
     fn patience(&self, makes_room: bool) -> Duration {
-        self.max_wait * if makes_room { MORE_PATIENCE } else { 1 }
+        self.max_wait * if makes_room { PATIENCE_FACTOR } else { 1 }
     }
 }
 
@@ -208,8 +208,8 @@ impl<T> Queue<T> {
         bytes: usize,
         makes_room: bool,
     ) -> Result<(), Overloaded> {
-        let max_bytes =
-            self.options.max_bytes + if makes_room { self.options.max_bytes / RESERVED_PART } else { 0 };
+        let max_bytes = self.options.max_bytes
+            + if makes_room { self.options.max_bytes / EXTRA_BYTES_DIVISOR } else { 0 };
         let has_bytes = self.is_empty() || self.total.bytes.saturating_add(bytes) <= max_bytes;
         if self.work_ahead(namespace) <= self.max_work_ahead(now, makes_room)
             && self.stalled(now) <= self.options.patience(makes_room)
