@@ -51,21 +51,22 @@ impl Access {
         }
     }
 
-    /// Returns when the token is gone or has expired, or has lost the right. It is noticed when the file changes, and at each
-    /// [`Access::tick`].
-    pub async fn until_denied(&self, token: &Token, need: Option<Need<'_>>) {
+    /// Returns when the token has lost one of the rights, with that right, or when it is gone or has expired, with `None`. It is
+    /// noticed when the file changes, and at each [`Access::tick`].
+    pub async fn until_denied<'a>(&self, token: &Token, needs: impl AsRef<[Need<'a>]>) -> Option<Need<'a>> {
         let mut changes = self.0.tokens.subscribe();
-        while self.still_allows(token, need) {
-            if changes.changed().await.is_err() {
-                return;
+        loop {
+            let current = self.current(token.hash)?;
+            if let Some(lost) = needs.as_ref().iter().find(|need| !current.allows(**need)) {
+                return Some(*lost);
             }
+            changes.changed().await.ok()?;
         }
     }
 
-    /// Whether the token is still valid and still has the right; without a need, whether it is valid.
-    pub fn still_allows(&self, token: &Token, need: Option<Need<'_>>) -> bool {
-        let current = self.current(token.hash);
-        current.is_some_and(|current| need.is_none_or(|need| current.allows(need)))
+    /// Whether the token is still valid and still has the right.
+    pub fn still_allows(&self, token: &Token, need: Need<'_>) -> bool {
+        self.current(token.hash).is_some_and(|current| current.allows(need))
     }
 
     fn current(&self, hash: Hash) -> Option<Arc<Token>> {
@@ -91,14 +92,14 @@ mod tests {
     #[tokio::test]
     async fn a_removed_token_and_a_lost_right_end_what_is_open() {
         let secret = Secret::draw().unwrap();
-        let need = Some(Need::Family("n", Family::Events, Level::Read));
+        let need = Need::Family("n", Family::Events, Level::Read);
         let full = "allow = [\"*/*:use\"]\nmax_streams = 1";
-        for changed in ["allow = [\"other/*:use\"]", ""] {
+        for (changed, lost) in [("allow = [\"other/*:use\"]", Some(need)), ("", None)] {
             let access = Access::new(file(&secret, full));
             let token = access.find(secret.text().as_bytes()).unwrap();
             let denied = tokio::spawn({
                 let (access, token) = (access.clone(), token.clone());
-                async move { access.until_denied(&token, need).await }
+                async move { access.until_denied(&token, [need]).await }
             });
             let permit = token.take(Resource::Streams, 1).unwrap();
             // The same token again changes nothing, and its usage counts on.
@@ -109,7 +110,7 @@ mod tests {
             drop(permit);
             again.take(Resource::Streams, 1).unwrap();
             access.replace(if changed.is_empty() { Tokens::default() } else { file(&secret, changed) });
-            denied.await.unwrap();
+            assert_eq!(denied.await.unwrap(), lost);
         }
     }
 

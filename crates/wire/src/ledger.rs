@@ -121,9 +121,9 @@ pub struct Extend {
     #[schema(value_type = Option<Expiry>)]
     pub expires_after: Option<Option<Duration>>,
     /// The same in milliseconds, in place of `expires_after`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
     #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
-    pub expires_after_ms: Option<u64>,
+    pub expires_after_ms: Option<Option<u64>>,
 }
 
 /// `POST /commit` and `POST /rollback`: finish holds of an operation.

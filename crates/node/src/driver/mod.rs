@@ -416,6 +416,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             self.full_until = Some(Instant::now() + ROOM_PAUSE);
         }
         self.fetching = None;
+        self.receiver.handle_lost();
         let memory = self.shard.handle_lost(loss);
         self.service.set_open(self.id, false);
         self.reopen(Duration::ZERO, memory);

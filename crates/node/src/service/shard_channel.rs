@@ -174,6 +174,11 @@ impl ShardReceiver {
         self.0.lock().queue.handle_appended(time);
     }
 
+    /// The shard was lost, and opens again.
+    pub(crate) fn handle_lost(&self) {
+        self.0.lock().queue.handle_lost();
+    }
+
     /// Takes all cancellations and, if `most` is given, about so many requests.
     pub(crate) fn receive(&self, most: Option<Cost>, held_up: &HashSet<Name>) -> Received {
         let now = Instant::now();

@@ -51,7 +51,7 @@ impl Identity {
 
     /// Whether the request may pass. The token may have become invalid since it was presented, on a long connection.
     pub(crate) fn allows(&self, need: Need<'_>) -> bool {
-        self.entry.as_ref().is_none_or(|entry| entry.access.still_allows(&entry.token, Some(need)))
+        self.entry.as_ref().is_none_or(|entry| entry.access.still_allows(&entry.token, need))
     }
 
     /// Fails with 403 if the right is missing.
@@ -75,19 +75,14 @@ impl Identity {
         self.token().is_none_or(|token| token.sees(namespace, level))
     }
 
-    /// Returns when the token is no longer valid, or has lost the right.
-    pub(crate) async fn until_denied(&self, need: Option<Need<'_>>) {
+    /// Returns when the token is no longer valid, or has lost one of the rights, with the answer to its request.
+    pub(crate) async fn until_denied<'a>(&self, needs: impl AsRef<[Need<'a>]>) -> Failure {
         match &self.entry {
-            Some(entry) => entry.access.until_denied(&entry.token, need).await,
+            Some(entry) => match entry.access.until_denied(&entry.token, needs).await {
+                Some(lost) => forbidden(lost),
+                None => unauthorized(true),
+            },
             None => std::future::pending().await,
-        }
-    }
-
-    /// Why the client no longer has a right that it had: its token is not valid any more, or has lost this right.
-    pub(crate) fn denial(&self, need: Need<'_>) -> Failure {
-        match &self.entry {
-            Some(entry) if !entry.access.still_allows(&entry.token, None) => unauthorized(true),
-            _ => forbidden(need),
         }
     }
 
@@ -129,11 +124,16 @@ impl Scope {
     /// Fails with 403 if the client does not have this level in the family of the route, for requests that need more than
     /// others of their route.
     pub(crate) fn require(&self, level: Level) -> Result<(), Failure> {
+        self.identity.require(self.need(level))
+    }
+
+    /// This level in the family of the route.
+    pub(crate) fn need(&self, level: Level) -> Need<'_> {
         let namespace = self.namespace.as_str();
-        self.identity.require(match self.family {
+        match self.family {
             Some(family) => Need::Family(namespace, family, level),
             None => Need::Namespace(namespace, level),
-        })
+        }
     }
 }
 

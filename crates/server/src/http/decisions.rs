@@ -2,7 +2,10 @@
 
 use super::{
     App,
-    extract::{Batched, Call, Changing, DecisionId, DecisionsQuery, Items, Namespace, NoQuery, Unparsed},
+    extract::{
+        Batched, Call, Changing, DecisionId, DecisionsQuery, Items, Namespace, NoQuery, Unparsed,
+        without_items,
+    },
     from_wire::{CheckedBatch, batch as checked_batch, decisions as from_wire},
     json,
     lists::list,
@@ -12,12 +15,12 @@ use super::{
     status,
     to_wire::decisions as to_wire,
 };
-use crate::access::{Scope, unauthorized};
+use crate::access::Scope;
 use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::{
     Family,
     Level::{Read, Use},
-    Resource,
+    Need, Resource,
 };
 use limina_engine::{
     self as engine, Idempotency, Outcome,
@@ -79,7 +82,8 @@ pub(in crate::http) async fn decide(
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
     let decide = from_wire::decide(draw_id()?, body.json()?)?;
-    require_families(&namespace, &decide)?;
+    let needs = needs(&namespace, &decide);
+    needs.iter().try_for_each(|need| namespace.identity.require(*need))?;
     if decide.wait().0 == 0 || decide.dry_run() {
         return submit(app, namespace, idempotency, Command::Decide(decide)).await;
     }
@@ -89,7 +93,7 @@ pub(in crate::http) async fn decide(
         biased;
         outcome = app.ask(namespace.clone(), idempotency, command) => outcome,
         // Dropping the future of `ask` makes the service end the wait. A decision that was made meanwhile stays.
-        () = namespace.identity.until_denied(None) => return Err(unauthorized(true)),
+        denial = namespace.identity.until_denied(&needs) => return Err(denial),
         () = client.hung_up() => return Err(hung_up()),
     };
     status::answer(outcome, StatusCode::OK)
@@ -104,17 +108,18 @@ fn hung_up() -> Failure {
     .closing()
 }
 
-/// Fails with 403 if the client may not use one of the families of the parts.
-fn require_families(scope: &Scope, decide: &Decide) -> Result<(), Failure> {
+/// The rights that a decision with these parts needs.
+fn needs<'a>(scope: &'a Scope, decide: &Decide) -> Vec<Need<'a>> {
     let Parts { checks, holds, locks, event, .. } = decide.parts();
     let families = [
+        (Family::Decisions, true),
         (Family::Limiter, !checks.is_empty()),
         (Family::Ledger, !holds.is_empty()),
         (Family::Locks, !locks.is_empty()),
         (Family::Events, event.is_some()),
     ];
     let used = families.into_iter().filter(|(_, is_used)| *is_used);
-    used.map(|(family, _)| family).try_for_each(|family| scope.require_in(family, Use))
+    used.map(|(family, _)| Need::Family(scope.namespace.as_str(), family, Use)).collect()
 }
 
 /// Commit a decision: it has happened, at these amounts.
@@ -234,7 +239,7 @@ pub(in crate::http) async fn decide_batch(State(app): State<App>, call: Call<Unp
     let waiter = draw_id()?;
     let convert = |new| {
         let decide = from_wire::decide_now(waiter.clone(), new)?;
-        require_families(&namespace, &decide)?;
+        needs(&namespace, &decide).into_iter().try_for_each(|need| namespace.identity.require(need))?;
         Ok(BatchItem::Decide(decide))
     };
     let checked = checked_batch("operations", body.operations()?, convert)?;
@@ -290,6 +295,7 @@ async fn batch(
     if items.is_empty() {
         return Ok(json(StatusCode::OK, &to_wire::batch(&[], problems)));
     }
+    let idempotency = idempotency.map(|idempotency| without_items(idempotency, &problems));
     let command = engine::Command::Decisions(Command::Batch(Batch::new(items)?));
     match app.ask(namespace, idempotency, command).await {
         Ok(Outcome::Decisions(Ok(Reply::Batch(results)))) => {

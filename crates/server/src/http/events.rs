@@ -308,7 +308,7 @@ pub(in crate::http) async fn follow(
     let stopping = app.until_stopping();
     let ended = async move {
         tokio::select! {
-            () = namespace.identity.until_denied(Some(right_to_follow(&namespace))) => {}
+            _ = namespace.identity.until_denied([right_to_follow(&namespace)]) => {}
             () = stopping => {}
         }
     };

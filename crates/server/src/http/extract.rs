@@ -8,7 +8,7 @@ mod query;
 mod unparsed;
 
 pub(crate) use body::{discard_body, read_body};
-pub(crate) use headers::LastEventId;
+pub(crate) use headers::{LastEventId, without_items};
 pub(crate) use json::{parse, shortened};
 pub(crate) use path::{
     DecisionId, LeaseId, LimitName, LockId, Namespace, OperationId, OverrideName, RuleName, RuleSetName,

@@ -11,7 +11,7 @@ use super::{
     socket::ClientConnection,
     status,
 };
-use crate::access::{Scope, unauthorized};
+use crate::access::Scope;
 use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::{
     Level::{Read, Use},
@@ -72,7 +72,7 @@ pub(in crate::http) async fn acquire(
     let outcome = tokio::select! {
         biased;
         outcome = app.ask(namespace.clone(), idempotency, engine::Command::Locks(command)) => outcome,
-        () = namespace.identity.until_denied(None), if waits => return Err(unauthorized(true)),
+        denial = namespace.identity.until_denied([namespace.need(Use)]), if waits => return Err(denial),
         // Dropping the future of `ask` makes the service abandon the request.
         () = client.hung_up() => return Err(hung_up()),
     };

@@ -72,7 +72,7 @@ fn stream(app: &App, scope: Scope, namespace: Option<Name>) -> Result<Response, 
     let stopping = app.until_stopping();
     let ended = async move {
         tokio::select! {
-            () = identity.until_denied(None) => {}
+            _ = identity.until_denied([]) => {}
             () = stopping => {}
         }
     };

@@ -105,7 +105,7 @@ struct Connection {
     /// The client. Until the session has admitted it, no frame asks for it.
     identity: Identity,
     /// Completes when the client's token is no longer valid.
-    denied: BoxFuture<'static, ()>,
+    denied: BoxFuture<'static, Failure>,
 }
 
 struct Opening {
@@ -120,7 +120,7 @@ type Refusal = (String, String);
 impl Connection {
     fn identify(&mut self, identity: Identity) {
         let watched = identity.clone();
-        self.denied = Box::pin(async move { watched.until_denied(None).await });
+        self.denied = Box::pin(async move { watched.until_denied([]).await });
         self.identity = identity;
     }
 
@@ -196,15 +196,12 @@ impl Connection {
                             self.session.fail(Code::StreamNotFound.word(), "The stream was deleted.");
                         }
                         Err(Stop::Ended(Ended::Unavailable(reason))) => self.fail(reason),
-                        Err(Stop::Denied(namespace)) => {
-                            let denial = self.identity.denial(right_to_follow(&namespace));
-                            self.refuse_all(denial);
-                        },
+                        Err(Stop::Denied(denial)) => self.refuse_all(denial),
                     }
                 }
-                () = &mut self.denied, if !self.session.is_closed() => {
+                denial = &mut self.denied, if !self.session.is_closed() => {
                     self.denied = Box::pin(std::future::pending());
-                    self.refuse_all(unauthorized(true));
+                    self.refuse_all(denial);
                 }
                 () = stopped(&mut self.stopping), if !self.session.is_closed() => {
                     self.fail(Unavailable::ShuttingDown);

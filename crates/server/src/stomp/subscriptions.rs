@@ -2,12 +2,14 @@
 
 use crate::{
     access::Scope,
-    http::events::{LARGE, encode, right_to_follow},
+    http::{
+        events::{LARGE, encode, right_to_follow},
+        problem::Failure,
+    },
 };
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use limina_access::Permit;
-use limina_engine::Name;
 use limina_node::{Ended, Follower, Message};
 use limina_stomp::Subscription;
 use std::{
@@ -47,7 +49,7 @@ pub(super) type Next = Result<Vec<Bytes>, Stop>;
 pub(super) enum Stop {
     Ended(Ended),
     /// The client's token is no longer valid, or has lost the right.
-    Denied(Name),
+    Denied(Failure),
 }
 
 impl Subscriptions {
@@ -89,8 +91,8 @@ impl Source {
                 let Followed { follower, scope, .. } = &mut **followed;
                 tokio::select! {
                     biased;
-                    () = scope.identity.until_denied(Some(right_to_follow(&scope.namespace))) => {
-                        Err(Stop::Denied(scope.namespace.clone()))
+                    denial = scope.identity.until_denied([right_to_follow(&scope.namespace)]) => {
+                        Err(Stop::Denied(denial))
                     }
                     next = follower.next() => match next {
                         Ok(messages) => Ok(messages.iter().map(payload).collect()),

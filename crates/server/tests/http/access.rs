@@ -198,6 +198,56 @@ async fn a_token_is_presented_in_one_way() {
 }
 
 #[tokio::test]
+async fn a_wait_ends_when_the_token_loses_the_right_to_what_it_waits_for() {
+    let lock = r#"{"key_values": {"k": 1}, "ttl": "10s", "wait": "1m"}"#;
+    let lease = r#"{"key_values": {"k": 1}, "hits": 1, "ttl": "10s", "wait": "1m"}"#;
+    let decision =
+        r#"{"operation_id": "o", "holds": [{"limit_name": "l", "value": 1}], "ttl": "10s", "wait": "1m"}"#;
+    for (path, body, left, lost) in [
+        ("/v1/locks", lock, "*/locks:read", "default/locks:use"),
+        ("/v1/limiter/leases", lease, "*/locks:use", "default/limiter:use"),
+        ("/v1/decisions", decision, "*/decisions:use", "default/ledger:use"),
+        ("/v1/decisions", decision, "*/ledger:use", "default/decisions:use"),
+    ] {
+        let mut one = entry("one", &["*/*:use"], "");
+        let (server, access) = protected(&[&one]).await;
+        let _nothing_is_answered = server.fake.gate.lock().await;
+        let waits = tokio::spawn(server.asks(&one, "POST", path).body(body).send());
+        let submitted = server.fake.submitted.notified();
+        tokio::time::timeout(Duration::from_secs(60), submitted).await.expect("the request is valid");
+        one.lines = format!("name = \"one\"\nallow = [\"{left}\"]\n");
+        access.replace(file(&[&one]));
+        let answer = tokio::time::timeout(Duration::from_secs(60), waits)
+            .await
+            .expect("the wait ends")
+            .unwrap()
+            .unwrap();
+        assert_eq!(problem_of(answer, 403, "Forbidden").await["needs"], lost, "{path}");
+    }
+}
+
+/// The items of a batch that are done are not the same, so the answer that is kept does not belong to the second request.
+#[tokio::test]
+async fn a_batch_under_the_same_key_is_another_one_after_its_rights_have_changed() {
+    let mut one = entry("one", &["*/decisions:use", "*/limiter:use"], "");
+    let (server, access) = protected(&[&one]).await;
+    let body = r#"{"operations": [
+        {"operation_id": "h", "holds": [{"limit_name": "l", "value": 1}], "ttl": "10s"},
+        {"operation_id": "c", "checks": [{"key_values": {"k": 1}}], "ttl": "10s"}]}"#;
+    let mut fingerprints = Vec::new();
+    for rights in ["", "", ", \"*/ledger:use\""] {
+        one.lines = format!("name = \"one\"\nallow = [\"*/decisions:use\", \"*/limiter:use\"{rights}]\n");
+        access.replace(file(&[&one]));
+        let batch =
+            server.asks(&one, "POST", "/v1/decisions/batch").header("idempotency-key", "k").body(body);
+        assert_eq!(batch.send().await.unwrap().status(), 200);
+        fingerprints.push(server.last_asked().idempotency.unwrap().fingerprint);
+    }
+    assert_eq!(fingerprints[0], fingerprints[1]);
+    assert_ne!(fingerprints[1], fingerprints[2]);
+}
+
+#[tokio::test]
 async fn the_service_is_told_who_asks_and_keys_belong_to_names() {
     let one = entry("one", &["*/*:manage"], "");
     let (server, _) = protected(&[&one]).await;

@@ -70,6 +70,11 @@ async fn bodies_that_do_not_parse_or_validate_name_the_field() {
         let body = HOLD.replacen('{', &format!(r#"{{"expires_after_ms": {wrong}, "#), 1);
         check("/v1/ledger/hold", &body, "expires_after_ms").await;
     }
+    for millis in ["null", "1"] {
+        let body =
+            format!(r#"{{"operation_id": "op", "expires_after": null, "expires_after_ms": {millis}}}"#);
+        check("/v1/ledger/extend", &body, "expires_after_ms").await;
+    }
     // Names and lists.
     check("/v1/ledger/limits", r#"{"name": ""}"#, "name").await;
     check("/v1/ledger/limits", r#"{"name": ".."}"#, "name").await;
@@ -169,8 +174,12 @@ async fn bodies_become_commands() {
     let extended = |span| ledger::Command::Extend(ledger::Extend::new(name("op"), span).unwrap());
     let body = r#"{"operation_id": "op", "expires_after": "1m"}"#;
     check("POST", "/v1/ledger/extend", body, 200, extended(Some(Millis(60_000)))).await;
-    let body = r#"{"operation_id": "op", "expires_after": null}"#;
-    check("POST", "/v1/ledger/extend", body, 200, extended(None)).await;
+    for body in [
+        r#"{"operation_id": "op", "expires_after": null}"#,
+        r#"{"operation_id": "op", "expires_after_ms": null}"#,
+    ] {
+        check("POST", "/v1/ledger/extend", body, 200, extended(None)).await;
+    }
     let finished = |finish, changes| {
         let finalization = ledger::Finalization::new(finish, name("op"), changes).unwrap();
         ledger::Command::Transfer(Transfer::Finish(finalization))

@@ -66,11 +66,14 @@ struct Fake {
     hangs_up: Mutex<Option<std::net::TcpStream>>,
     /// While it is locked, no answer is given.
     gate: tokio::sync::Mutex<()>,
+    /// Notified of every request, before its answer.
+    submitted: tokio::sync::Notify,
 }
 
 impl Backend for Fake {
     fn submit(&self, request: Request) -> Pending<'_, Outcome> {
         Box::pin(async move {
+            self.submitted.notify_one();
             let _open = self.gate.lock().await;
             drop(self.hangs_up.lock().unwrap().take());
             if let Command::Locks(limina_engine::locks::Command::Abandon(_)) = &request.command {

@@ -304,6 +304,11 @@ impl<T> Queue<T> {
         self.append_time.measured(time);
     }
 
+    /// The shard was lost. Until it is open again, its time says nothing about how long its work takes.
+    pub(crate) fn handle_lost(&mut self) {
+        self.busy_with = None;
+    }
+
     /// Removes all requests.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.turns.clear();

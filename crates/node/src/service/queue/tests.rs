@@ -237,6 +237,23 @@ fn a_stall_refuses_at_once_and_is_forgotten() {
     assert_eq!(seen.refused("a"), 0, "the shard is fast again");
 }
 
+/// A database was away, and the shard was lost in the middle of a full round.
+#[test]
+fn a_shard_that_was_lost_for_long_is_not_thought_slow() {
+    let mut world = fast();
+    world.run(SECOND, &[("a", 10_000)]);
+    while world.queue.total.weight <= ROUND.weight {
+        world.send("a").expect("a short queue");
+    }
+    world.work();
+    world.queue.handle_lost();
+    world.now += 20 * SECOND;
+    world.busy_until = world.now;
+    world.run(SECOND / 100, &[]);
+    let seen = world.run(SECOND / 4, &[("a", 90_000)]);
+    assert_eq!(seen.refused("a"), 0, "the shard is as fast as before");
+}
+
 /// A cost like this, for tests without a shard.
 fn bytes(bytes: usize) -> Cost {
     Cost { weight: 1, bytes }

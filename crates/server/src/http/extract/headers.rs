@@ -12,7 +12,8 @@ use axum::{
         request::Parts,
     },
 };
-use limina_engine::Name;
+use limina_engine::{Idempotency, Name};
+use limina_wire::Problem;
 use sha2::{Digest, Sha256};
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
@@ -63,9 +64,24 @@ pub(super) fn fingerprint(method: &Method, namespace: &Name, path: &str, body: &
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    let mut fingerprint = [0; 16];
-    fingerprint.copy_from_slice(&hash.finalize()[..16]);
-    fingerprint
+    first_half(hash)
+}
+
+/// Makes another request of one whose items with these problems are not done. Which items these are may depend on the rights of the
+/// token, which may change before the client asks again.
+pub(crate) fn without_items(idempotency: Idempotency, problems: &[(usize, Problem)]) -> Idempotency {
+    if problems.is_empty() {
+        return idempotency;
+    }
+    let mut hash = Sha256::new_with_prefix(idempotency.fingerprint);
+    problems.iter().for_each(|(index, _)| hash.update((*index as u64).to_le_bytes()));
+    Idempotency { fingerprint: first_half(hash), ..idempotency }
+}
+
+fn first_half(hash: Sha256) -> [u8; 16] {
+    let mut half = [0; 16];
+    half.copy_from_slice(&hash.finalize()[..16]);
+    half
 }
 
 /// The clock after which a returning follower of server-sent events resumes; `None` for a new follower.

@@ -58,17 +58,13 @@ pub(super) fn hold_change(change: wire::Change) -> Result<Change, Invalid> {
 
 pub(crate) fn extend(request: wire::Extend) -> Result<Command, Failure> {
     let operation_id = name("operation_id", &request.operation_id)?;
-    let expiry = Span::new("expires_after", request.expires_after.flatten(), request.expires_after_ms)?;
-    let expires_after = match request.expires_after {
-        Some(None) if expiry.is_ms => {
-            return Err(Failure::invalid(
-                "expires_after_ms",
-                "must be absent, because `expires_after` is given",
-            ));
-        }
-        Some(None) => None,
-        _ => Some(expiry.required()?),
-    };
+    let (given, millis) = (request.expires_after, request.expires_after_ms);
+    if given.is_some() && millis.is_some() {
+        return Err(Failure::invalid("expires_after_ms", "must be absent, because `expires_after` is given"));
+    }
+    let is_never = given == Some(None) || millis == Some(None);
+    let expiry = Span::new("expires_after", given.flatten(), millis.flatten())?;
+    let expires_after = if is_never { None } else { Some(expiry.required()?) };
     let extend =
         ledger::Extend::new(operation_id, expires_after).map_err(|invalid| expiry.as_sent(invalid))?;
     Ok(Command::Ledger(ledger::Command::Extend(extend)))

@@ -12,9 +12,8 @@ use super::{
     },
     Answer, list, submit,
 };
-use crate::access::unauthorized;
 use axum::{extract::State, http::StatusCode};
-use limina_access::Resource;
+use limina_access::{Level, Resource};
 use limina_engine::{
     self as engine, Outcome,
     limiter::{Command, LeaseInfo, Reply},
@@ -52,7 +51,7 @@ pub(in crate::http) async fn take_lease(
     let outcome = tokio::select! {
         biased;
         outcome = app.ask(namespace.clone(), idempotency, command) => outcome,
-        () = namespace.identity.until_denied(None) => return Err(unauthorized(true)),
+        denial = namespace.identity.until_denied([namespace.need(Level::Use)]) => return Err(denial),
         // Dropping the future of `ask` makes the service abandon the request.
         () = client.hung_up() => return Err(hung_up()),
     };
