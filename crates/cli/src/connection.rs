@@ -1,6 +1,6 @@
 //! Which server, which namespace, which token: from flags, the environment and the contexts of a configuration file.
 
-use crate::{Failed, output::Format};
+use crate::{Failed, output::Format, secret_file};
 use limina_client::Limina;
 use serde::Deserialize;
 use std::{
@@ -169,8 +169,8 @@ impl File {
             }
             Err(error) => return Err(Failed::usage(format!("{name} cannot be read: {error}"))),
         };
-        let file =
-            toml::from_str(&text).map_err(|error| Failed::usage(format!("{name} is not valid: {error}")))?;
+        let file = secret_file::parse(&text)
+            .map_err(|error| Failed::usage(format!("{name} is not valid: {error}")))?;
         Ok((file, name))
     }
 }

@@ -13,6 +13,7 @@ mod help;
 mod key_values;
 mod metrics;
 mod output;
+pub mod secret_file;
 mod watch;
 mod words;
 

@@ -3,9 +3,17 @@
 use crate::{Exit, Failed, words};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, presets};
 use limina_client::{Pages, Reply};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
-use std::io::{IsTerminal, Write};
+use std::{
+    io::{IsTerminal, Write},
+    pin::pin,
+    time::Duration,
+};
+
+/// How often a command that waits looks whether somebody still reads.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The form of the data.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -128,7 +136,18 @@ impl Output {
 
     /// Whether nobody reads any more. An endless command then ends.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed || self.error.is_some()
+        self.closed || self.error.is_some() || is_reader_gone()
+    }
+
+    /// What a command waits for, or `None` if nobody reads any more before it comes.
+    pub(crate) async fn unless_closed<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
+        let mut awaited = pin!(awaited);
+        while !self.is_closed() {
+            if let Ok(value) = tokio::time::timeout(LOOK_EVERY, awaited.as_mut()).await {
+                return Some(value);
+            }
+        }
+        None
     }
 
     /// The end of a command: the exit code, unless the data could not be written.
@@ -254,4 +273,11 @@ pub(crate) fn bar(used: i128, limit: i128) -> String {
     let used = used.clamp(0, limit * 10);
     let tenths = (used * 10 / limit).min(10) as usize;
     format!("{}{} {:>3}%", "█".repeat(tenths), "░".repeat(10 - tenths), used * 100 / limit)
+}
+
+/// Whether standard output is a pipe whose other end was closed.
+fn is_reader_gone() -> bool {
+    let stdout = std::io::stdout();
+    let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+    poll(&mut polled, Some(&Timespec::default())).is_ok() && polled[0].revents().contains(PollFlags::ERR)
 }

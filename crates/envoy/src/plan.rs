@@ -55,15 +55,14 @@ struct Asked<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Fails if the request has no domain or no descriptors.
-    pub fn check_request(request: &RateLimitRequest) -> Result<(), InvalidRequest> {
-        if request.domain.is_empty() {
-            return Err(InvalidRequest("the domain must not be empty".to_owned()));
-        }
+    /// Returns the namespace of a request. Fails if its domain cannot be one, or if it has no descriptors.
+    pub fn check_request(request: &RateLimitRequest) -> Result<Name, InvalidRequest> {
+        let namespace =
+            Name::new(&request.domain).map_err(|error| InvalidRequest(format!("the domain {error}")))?;
         if request.descriptors.is_empty() {
             return Err(InvalidRequest("there must be at least one descriptor".to_owned()));
         }
-        Ok(())
+        Ok(namespace)
     }
 
     /// Finds the limits of a request. Without a domain in the configuration, no descriptor has a limit, not even one that

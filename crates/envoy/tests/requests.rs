@@ -165,6 +165,8 @@ fn what_cannot_be_decided_is_invalid() {
         assert!(error.contains(expect), "{error}");
     }
     check(&request("", &["path=/x"]), "domain must not be empty");
+    check(&request("a\nb", &["path=/x"]), "domain must not contain control characters");
+    check(&request(&"x".repeat(257), &["path=/x"]), "domain must not be longer than 256 bytes");
     check(&request("edge", &[]), "at least one descriptor");
     check(&request("edge", &["path=/x hits:9007199254740992"]), "descriptors[0]: hits_addend");
     check(&request("edge", &["path=/x"; 65]), "entries");

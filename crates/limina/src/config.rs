@@ -2,6 +2,7 @@
 //! default.
 
 use crate::{listen::Listen, quotas::Quotas};
+use limina_cli::secret_file;
 use limina_engine::QuotaTable;
 use limina_envoy::CountRefused;
 use limina_server::{InvalidOrigin, Origin, TlsFiles};
@@ -244,12 +245,8 @@ pub(crate) enum ConfigError {
         #[source]
         source: std::io::Error,
     },
-    #[error("the configuration file {path} is not valid")]
-    Parse {
-        path: String,
-        #[source]
-        source: Box<toml::de::Error>,
-    },
+    #[error("the configuration file {path} is not valid: {detail}")]
+    Parse { path: String, detail: String },
     #[error("the configuration file {path}: {key} must be between {min} and {max}")]
     Range { path: String, key: &'static str, min: u64, max: u64 },
     #[error(
@@ -364,8 +361,8 @@ impl File {
         let name = || path.display().to_string();
         let text =
             std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name(), source })?;
-        let file: File = toml::from_str(&text)
-            .map_err(|source| ConfigError::Parse { path: name(), source: Box::new(source) })?;
+        let file: File =
+            secret_file::parse(&text).map_err(|detail| ConfigError::Parse { path: name(), detail })?;
         let check = |key, value: Option<u64>, min, max| match value {
             Some(value) if !(min..=max).contains(&value) => {
                 Err(ConfigError::Range { path: name(), key, min, max })

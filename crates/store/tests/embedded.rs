@@ -6,6 +6,7 @@ use limina_store::{
     embedded::{Embedded, EmbeddedOptions},
 };
 use std::{
+    os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -114,6 +115,18 @@ async fn a_second_instance_is_told_who_has_the_directory() {
     assert_eq!(words, expected);
     drop(first);
     Embedded::open(directory.path(), options()).expect("it is free again");
+}
+
+#[tokio::test]
+async fn only_its_own_user_may_enter_a_directory_that_the_store_makes() {
+    let mode = |path: &Path| std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+    let home = directory();
+    let (made, existing) = (home.path().join("a/made"), home.path().join("existing"));
+    std::fs::DirBuilder::new().mode(0o750).create(&existing).expect("a directory");
+    for path in [&made, &existing] {
+        drop(Embedded::open(path, options()).expect("open"));
+    }
+    assert_eq!((mode(&made), mode(&existing)), (0o700, 0o750));
 }
 
 #[tokio::test]

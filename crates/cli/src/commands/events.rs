@@ -70,8 +70,8 @@ async fn tail(stream: &str, after: Option<u64>, session: &mut Session) -> Result
         follow = follow.after(clock);
     }
     let mut key_frame_shown = false;
-    while !session.out.is_closed() {
-        let message = follow.next().await?;
+    while let Some(message) = session.out.unless_closed(follow.next()).await {
+        let message = message?;
         // Key frames come again and again. People need the first, programs get all.
         let repeated = matches!(*message, Message::KeyFrame { .. }) && key_frame_shown;
         key_frame_shown |= matches!(*message, Message::KeyFrame { .. });

@@ -28,8 +28,8 @@ pub(crate) async fn run(command: RefusalsCommand, session: &mut Session) -> Resu
     let RefusalsCommand::Tail { all_namespaces, rule, family } = command;
     let client = session.client.clone();
     let mut refusals = if all_namespaces { client.server().refusals() } else { client.refusals() };
-    while !session.out.is_closed() {
-        let refusal = refusals.next().await?;
+    while let Some(refusal) = session.out.unless_closed(refusals.next()).await {
+        let refusal = refusal?;
         let wanted = rule.as_ref().is_none_or(|rule| refusal.rule.as_deref() == Some(rule))
             && family.as_ref().is_none_or(|family| refusal.family == *family);
         if wanted {

@@ -14,6 +14,7 @@ use std::{
     error::Error,
     fs::File,
     io::{BufReader, BufWriter, Read, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
@@ -88,7 +89,8 @@ pub(crate) fn export(args: ExportArgs) -> Result<(), Box<dyn Error>> {
         return write_export(store, BufWriter::with_capacity(BUFFER_BYTES, std::io::stdout().lock()));
     }
     let failed = |error| format!("the file {} cannot be made: {error}", args.file.display());
-    let file = File::create_new(&args.file).map_err(failed)?;
+    // It contains secrets of clients, such as the sessions of locks.
+    let file = File::options().write(true).create_new(true).mode(0o600).open(&args.file).map_err(failed)?;
     let written = write_export(store, BufWriter::with_capacity(BUFFER_BYTES, &file))
         .and_then(|()| file.sync_all().map_err(|error| failed(error).into()));
     if written.is_err() {

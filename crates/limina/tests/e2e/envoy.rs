@@ -160,6 +160,13 @@ fn health_can_be_watched() {
     assert_eq!(first[..], framed(&[0x08, 1]), "it serves");
     unknown.read_exact(&mut first).unwrap();
     assert_eq!(first[..], framed(&[0x08, 3]), "the service is unknown");
+    // Whoever watches may have no token, so a connection has only a few watches.
+    let more = [watch(b""), watch(b""), watch(b"")];
+    let statuses = more
+        .each_ref()
+        .map(|answer| answer.headers().get("grpc-status").map(reqwest::header::HeaderValue::as_bytes));
+    assert_eq!(statuses, [None, None, Some(&b"14"[..])]);
+    drop(more);
     server.stop();
     let mut rest = Vec::new();
     all.read_to_end(&mut rest).expect("the stream ends, and is not cut off");

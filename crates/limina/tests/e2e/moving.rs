@@ -1,5 +1,6 @@
 //! `limina export` and `limina import`: what a new store answers, and what is refused.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::sync::LazyLock;
@@ -203,6 +204,8 @@ impl Filled {
     fn exported(&self, name: &str) -> PathBuf {
         let file = self.path(name);
         says(&ends(&moved("export", &self.data, &[], &file), 0), &["limina: exported 4 namespaces, "]);
+        let mode = std::fs::metadata(&file).expect("the export").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "others may read the export");
         file
     }
 

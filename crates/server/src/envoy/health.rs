@@ -2,7 +2,7 @@
 
 use super::grpc;
 use crate::http::{
-    App,
+    App, RequestContext,
     problem::{Code, Failure},
 };
 use axum::{
@@ -17,7 +17,7 @@ use hyper::body::Frame;
 use limina_envoy::messages::{HealthCheckRequest, HealthCheckResponse, ServingStatus};
 use prost::Message;
 use std::{convert::Infallible, time::Duration};
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// The services that can be asked for: the whole server, the word of envoyproxy/ratelimit, and the service's full name.
 const SERVICES: [&str; 3] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"];
@@ -37,9 +37,14 @@ pub(super) async fn check(State(app): State<App>, request: Request) -> Result<Re
 
 /// The status now, and again whenever it changes.
 pub(super) async fn watch(State(app): State<App>, request: Request) -> Result<Response, Failure> {
+    let permit = RequestContext::of(request.extensions()).take_watch();
     let is_known = asked(&app, request).await?;
+    let Some(_permit) = permit else {
+        let detail = "The connection watches the server's health as often as it may. Nothing was done.";
+        return Err(Failure::new(Code::Overloaded, detail));
+    };
     let stopping = app.stopping().subscribe();
-    let watching = Watching { app, is_known, sent: None, stopping, is_over: false };
+    let watching = Watching { app, is_known, sent: None, stopping, is_over: false, _permit };
     let mut answer = grpc::response(Body::new(StreamBody::new(stream::unfold(watching, next))));
     answer.extensions_mut().insert(grpc::IsFramed);
     Ok(answer)
@@ -68,6 +73,7 @@ struct Watching {
     sent: Option<ServingStatus>,
     stopping: watch::Receiver<bool>,
     is_over: bool,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Watching {

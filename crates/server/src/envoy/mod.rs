@@ -165,7 +165,7 @@ async fn decide(
     request: &RateLimitRequest,
 ) -> Result<RateLimitResponse, Failure> {
     let invalid = |error: limina_envoy::InvalidRequest| Failure::invalid("body", error.to_string());
-    Plan::check_request(request).map_err(invalid)?;
+    let namespace = Plan::check_request(request).map_err(invalid)?;
     let Scope { identity, .. } =
         RequestContext::of_mut(&mut parts.extensions).scope.take().expect("the guard leaves the scope");
     let need = Need::Family(&request.domain, Family::Limiter, Level::Use);
@@ -184,15 +184,13 @@ async fn decide(
         let domain = current.config.domain(&request.domain);
         let mut plan = Plan::new(domain, request, limits.count_refused(&request.domain)).map_err(invalid)?;
         let Some(set) = plan.command().map_err(invalid)? else { return Ok(plan.respond(None)) };
-        let namespace =
-            Name::new(&request.domain).expect("the domain is in the configuration, so it is a namespace");
         let command = Command::Limiter(limiter::Command::CheckSet(set));
         let scope = Scope::new(namespace.clone(), identity.clone());
         match app.ask(scope, None, command).await {
             Ok(Outcome::Limiter(Ok(Reply::Set(decision)))) if plan.has_all_rules(&decision) => {
                 return Ok(plan.respond(Some(&decision)));
             }
-            Ok(Outcome::Limiter(Ok(Reply::Set(_)))) => limits.report_missing(namespace),
+            Ok(Outcome::Limiter(Ok(Reply::Set(_)))) => limits.report_missing(namespace.clone()),
             other => {
                 return Err(status::answer(other, StatusCode::OK).err().unwrap_or_else(status::unreadable));
             }

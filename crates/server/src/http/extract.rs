@@ -7,7 +7,7 @@ mod path;
 mod query;
 mod unparsed;
 
-pub(crate) use body::{discard_body, read_body};
+pub(crate) use body::{discard_body, discard_request, read_body};
 pub(crate) use headers::{LastEventId, without_items};
 pub(crate) use json::{parse, shortened};
 pub(crate) use path::{

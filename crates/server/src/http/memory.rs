@@ -50,10 +50,15 @@ pub(super) struct Untaken {
 }
 
 impl Untaken {
+    /// Whether answers, or pieces of them, were taken since the last call. `taken` is the state of the last call.
+    pub(super) fn is_taken_since(&self, taken: &mut u64) -> bool {
+        let before = std::mem::replace(taken, self.taken.load(Ordering::Relaxed));
+        *taken != before
+    }
+
     /// Whether there are answers, and none was taken since the last call. `taken` is the state of the last call.
     pub(super) fn is_stalled_since(&self, taken: &mut u64) -> bool {
-        let before = std::mem::replace(taken, self.taken.load(Ordering::Relaxed));
-        *taken == before && self.answers.load(Ordering::Relaxed) > 0
+        !self.is_taken_since(taken) && self.answers.load(Ordering::Relaxed) > 0
     }
 }
 

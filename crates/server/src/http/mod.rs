@@ -50,7 +50,7 @@ use crate::{
     stomp::TimeSync,
 };
 use axum::{
-    extract::{Request, State},
+    extract::Request,
     http::{Method, StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
@@ -317,20 +317,20 @@ impl App {
 
 /// Answers a path in which a name is empty.
 fn refuse_empty_name(parameter: &'static str) -> Handle {
-    handle(move |State(app): State<App>, request: Request| async move {
-        extract::discard_body(request.into_body(), app.body_timeout()).await;
+    handle(move |request: Request| async move {
+        extract::discard_request(request).await;
         extract::empty_name(parameter)
     })
 }
 
-pub(crate) async fn not_found(State(app): State<App>, request: Request) -> Failure {
-    extract::discard_body(request.into_body(), app.body_timeout()).await;
+pub(crate) async fn not_found(request: Request) -> Failure {
+    extract::discard_request(request).await;
     Failure::new(Code::NotFound, "The path does not exist. GET /docs lists all paths.")
 }
 
 /// The router adds the header `Allow`.
-async fn method_not_allowed(State(app): State<App>, request: Request) -> Failure {
-    extract::discard_body(request.into_body(), app.body_timeout()).await;
+async fn method_not_allowed(request: Request) -> Failure {
+    extract::discard_request(request).await;
     Failure::new(
         Code::MethodNotAllowed,
         "The path does not support this method. The header Allow lists those that it supports.",

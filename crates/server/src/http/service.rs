@@ -37,6 +37,10 @@ use std::{
     },
     task::{Context, Poll, ready},
 };
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The most watches of the server's health on one connection. A client needs one.
+const MAX_WATCHES: usize = 4;
 
 /// What all requests of one connection share.
 pub(super) struct Connection {
@@ -86,6 +90,11 @@ impl RequestContext {
     /// The connection on which the request came.
     pub(crate) fn client(&self) -> &ClientConnection {
         &self.connection.client
+    }
+
+    /// One more watch of the server's health on the connection. None if it has as many as it may have.
+    pub(crate) fn take_watch(&self) -> Option<OwnedSemaphorePermit> {
+        self.connection.activity.watches.clone().try_acquire_owned().ok()
     }
 
     /// The decoded value of a parameter in the path; `None` if the route has no such parameter.
@@ -142,6 +151,9 @@ impl Connection {
         let context = RequestContext { connection: self.clone(), found, memory: memory.clone(), scope: None };
         parts.extensions.insert(context);
         let (verdict, origin) = guard.check(&mut parts);
+        if !is_http1 && RequestContext::of(&parts.extensions).scope.is_some() {
+            self.activity.may_be_idle.store(true, Ordering::Relaxed);
+        }
         let answer = match verdict {
             Verdict::Passed => handler(Request::from_parts(parts, body), guard.app.clone()),
             Verdict::PassedIfRoom(scope) => {
@@ -149,7 +161,7 @@ impl Connection {
                 Box::pin(async move { connection.answer_if_room(found, &scope, request).await })
             }
             Verdict::Answered(response) => Box::pin(std::future::ready(response)),
-            Verdict::Refused(failure) => refuse(&guard.app, body, failure),
+            Verdict::Refused(failure) => refuse(body, memory.clone(), failure),
         };
         Running { found, recording, memory, method, is_http1, origin, answer }
     }
@@ -159,16 +171,18 @@ impl Connection {
         let Endpoint { guard, handler, .. } = self.router.endpoint(found);
         match admit_namespace(&guard.app, scope).await {
             Ok(()) => handler(request, guard.app.clone()).await,
-            Err(failure) => refuse(&guard.app, request.into_body(), failure).await,
+            Err(failure) => {
+                let memory = RequestContext::of(request.extensions()).memory.clone();
+                refuse(request.into_body(), memory, failure).await
+            }
         }
     }
 }
 
 /// Reads the body before the answer is sent, because an error that leaves it unread closes the connection.
-fn refuse(app: &App, body: Body, failure: Failure) -> Answer {
-    let timeout = app.body_timeout();
+fn refuse(body: Body, memory: RequestMemory, failure: Failure) -> Answer {
     Box::pin(async move {
-        discard_body(body, timeout).await;
+        discard_body(body, &memory).await;
         failure.into_response()
     })
 }
@@ -248,8 +262,12 @@ pub(super) struct Activity {
     writes: Arc<WriteActivity>,
     /// The answers that an HTTP/2 client has not taken.
     untaken: Arc<Untaken>,
-    /// The connection is never closed as idle: it is HTTP/2, which has keep-alive pings, or it sends server-sent events.
+    is_http2: AtomicBool,
+    /// The connection is never closed as idle: it sends server-sent events, or it is HTTP/2, which has keep-alive pings, and its client
+    /// was let in. A client without a token must not keep connections for ever.
     may_be_idle: AtomicBool,
+    /// The watches of the server's health that the connection may open. They need no token.
+    watches: Arc<Semaphore>,
 }
 
 /// The state of a connection at the last check for activity.
@@ -257,27 +275,32 @@ pub(super) struct Activity {
 pub(super) struct LastCheck {
     begun: u64,
     writes: u64,
+    pieces: u64,
     taken: u64,
 }
 
 impl Activity {
     fn new(writes: Arc<WriteActivity>) -> Activity {
         let untaken = Arc::default();
-        Activity { begun: 0.into(), open: 0.into(), writes, untaken, may_be_idle: false.into() }
+        let watches = Arc::new(Semaphore::new(MAX_WATCHES));
+        let (is_http2, may_be_idle) = (false.into(), false.into());
+        Activity { begun: 0.into(), open: 0.into(), writes, untaken, is_http2, may_be_idle, watches }
     }
 
     fn begin(&self, version: Version) {
         self.begun.fetch_add(1, Ordering::Relaxed);
         self.open.fetch_add(1, Ordering::Relaxed);
-        if version == Version::HTTP_2 {
-            self.may_be_idle.store(true, Ordering::Relaxed);
-        }
+        self.is_http2.store(version == Version::HTTP_2, Ordering::Relaxed);
     }
 
-    /// Whether no request is open, none has begun and nothing was written since the last check.
+    /// Whether no request is open, none has begun and no part of an answer was taken since the last check.
     pub(super) fn is_idle_since(&self, last: &mut LastCheck) -> bool {
         let before = std::mem::replace(&mut last.begun, self.begun.load(Ordering::Relaxed));
-        let is_writing = self.writes.is_active_since(&mut last.writes);
+        let is_writing = match self.is_http2.load(Ordering::Relaxed) {
+            // HTTP/2 also writes pings and their answers.
+            true => self.untaken.is_taken_since(&mut last.pieces),
+            false => self.writes.is_active_since(&mut last.writes),
+        };
         last.begun == before
             && !is_writing
             && self.open.load(Ordering::Relaxed) == 0
@@ -296,5 +319,26 @@ struct OpenRequest(Arc<Connection>);
 impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.0.activity.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_http2_connection_is_kept_while_idle_only_for_a_client_that_was_let_in() {
+        let writes = Arc::<WriteActivity>::default();
+        let activity = Activity::new(writes.clone());
+        let mut last = LastCheck::default();
+        activity.begin(Version::HTTP_2);
+        assert!(!activity.is_idle_since(&mut last), "a request has begun");
+        assert!(!activity.is_idle_since(&mut last), "it has no answer");
+        activity.open.store(0, Ordering::Relaxed);
+        assert!(activity.is_idle_since(&mut last));
+        writes.count_write();
+        assert!(activity.is_idle_since(&mut last), "it was a ping");
+        activity.may_be_idle.store(true, Ordering::Relaxed);
+        assert!(!activity.is_idle_since(&mut last));
     }
 }

@@ -74,6 +74,11 @@ pub(super) struct WriteActivity {
 }
 
 impl WriteActivity {
+    /// Something was written.
+    pub(super) fn count_write(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Whether something was written since the last call, or waits to be written. `writes` is the state of the last call.
     pub(super) fn is_active_since(&self, writes: &mut u64) -> bool {
         let before = std::mem::replace(writes, self.writes.load(Ordering::Relaxed));
@@ -112,7 +117,7 @@ impl Socket {
 
     /// The kernel has accepted bytes.
     fn has_written(&mut self) {
-        self.activity.writes.fetch_add(1, Ordering::Relaxed);
+        self.activity.count_write();
         if self.stalled_since.take().is_some() {
             self.activity.is_blocked.store(false, Ordering::Relaxed);
         }

@@ -2,8 +2,9 @@
 
 use crate::{Sharding, ShardingKey, StoreError, sharding};
 use std::{
-    fs::{File, TryLockError},
+    fs::{DirBuilder, File, TryLockError},
     io::{ErrorKind, Read, Write},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -109,8 +110,13 @@ fn create(directory: &Path) -> Result<(), StoreError> {
     if directory.exists() && !directory.is_dir() {
         return Err(StoreError::Unusable(format!("{} is not a directory", directory.display())));
     }
-    std::fs::create_dir_all(directory)
-        .map_err(|error| StoreError::io("creating", directory.display().to_string(), error))
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let created = parent.map_or(Ok(()), std::fs::create_dir_all).and_then(|()| {
+        // Only the server's user may enter it: the files contain secrets of clients, such as the sessions of locks. A directory that
+        // exists keeps its mode.
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)
+    });
+    created.map_err(|error| StoreError::io("creating", directory.display().to_string(), error))
 }
 
 /// Syncs a directory, or a file.

@@ -1,8 +1,11 @@
-//! Lists that are longer than a page.
+//! Lists that are longer than a page, and lists that do not end.
 
 use crate::harness::{LIMINA, Server};
 use serde_json::{Value, json};
-use std::process::Command;
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
 
 /// 16 holds with 64 new limits each: more than a page of 1,000.
 #[test]
@@ -30,4 +33,27 @@ fn a_list_has_as_many_items_as_were_asked_for() {
     assert_eq!((items.len(), &items[1009]["name"], &some["next"]), (1010, &json!("l1009"), &json!("l1009")));
     let all = list(&["--all"]);
     assert_eq!((all["items"].as_array().unwrap().len(), &all["next"]), (1024, &Value::Null));
+}
+
+/// `limina refusals tail | head -1` ends, although nothing else is refused.
+#[test]
+fn a_command_that_follows_ends_when_nobody_reads() {
+    let server = Server::fresh();
+    server.ledger().post("/commit", json!({"operation_id": "unknown"})).refused(404, "OperationNotFound");
+    server.events().only_once("s", "1h");
+    server.events().submit("s", "e").created();
+    for (flags, first) in
+        [(["refusals", "tail", ""], "OperationNotFound"), (["events", "tail", "s"], "incubating")]
+    {
+        let mut tail = Command::new(LIMINA)
+            .env("LIMINA_URL", server.url(""))
+            .args(flags.iter().filter(|flag| !flag.is_empty()))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(tail.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains(first), "{line}");
+        assert!(tail.wait().unwrap().success(), "{flags:?}");
+    }
 }

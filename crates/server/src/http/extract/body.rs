@@ -8,6 +8,7 @@ use super::super::{
 };
 use axum::{
     body::{Body, HttpBody},
+    extract::Request,
     http::{
         HeaderMap, Version,
         header::{CONTENT_LENGTH, EXPECT},
@@ -23,6 +24,12 @@ use std::time::Duration;
 /// How many bytes of an unwanted body are read and dropped, so that the client sees the answer. A client that still
 /// sends when its connection is closed often loses the answer.
 const MAX_DISCARDED: usize = 8 << 20;
+
+/// How long the rest of an unwanted body is waited for. Whoever sends it may have no token.
+const DISCARD_FOR: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether memory is short meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// The first buffer of a body that arrives in several pieces. Later ones are twice as long.
 const FIRST_BUFFER: usize = 16 << 10;
@@ -105,7 +112,7 @@ async fn collect(
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length > max {
-            discard(body, MAX_DISCARDED).await;
+            discard_body(body, memory).await;
             return Err(Unread::TooLarge);
         }
         // Most bodies arrive in one piece, which is returned without a copy.
@@ -118,7 +125,7 @@ async fn collect(
         };
         if memory.reserve_body(capacity).is_err() {
             drop((first, all));
-            discard(body, MAX_DISCARDED).await;
+            discard_body(body, memory).await;
             return Err(Unread::NoMemory);
         }
         if is_first {
@@ -154,18 +161,26 @@ async fn next_frame(
     next.transpose().map_err(|_| Unread::Broken)
 }
 
-async fn discard(mut body: Body, max: usize) {
-    let mut length = 0;
-    while length < max
-        && let Some(Ok(frame)) = body.frame().await
-    {
-        length += frame.data_ref().map_or(0, Bytes::len);
-    }
+/// Reads and drops the body of a request that is refused, so that the client sees the answer.
+pub(crate) async fn discard_body(mut body: Body, memory: &RequestMemory) {
+    let discarding = async {
+        let mut length = 0;
+        while length < MAX_DISCARDED {
+            match tokio::time::timeout(LOOK_EVERY, body.frame()).await {
+                Ok(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
+                Ok(Some(Err(_)) | None) => return,
+                Err(_) if memory.is_short() => return,
+                Err(_) => {}
+            }
+        }
+    };
+    let _timed_out = tokio::time::timeout(DISCARD_FOR, discarding).await;
 }
 
-/// Reads and drops the body of a request that is refused, so that the client sees the answer.
-pub(crate) async fn discard_body(body: Body, timeout: Duration) {
-    let _timed_out = tokio::time::timeout(timeout, discard(body, MAX_DISCARDED)).await;
+/// The same for a whole request.
+pub(crate) async fn discard_request(request: Request) {
+    let memory = RequestContext::of(request.extensions()).memory.clone();
+    discard_body(request.into_body(), &memory).await;
 }
 
 fn declared_length(headers: &HeaderMap) -> Option<u64> {

@@ -245,16 +245,18 @@ fn split_durations(schemas: &mut Schemas) {
         for mut with_units in forms_mut(&mut schema).map(|form| form.clone()) {
             description = description.or(with_units.description.take());
             let mut with_millis = with_units.clone();
-            replace(&mut with_units, &in_millis, nothing());
-            with_units.required.push((*field).to_owned());
-            match *name {
+            if *name == "Extend" {
                 // `null` is a value here: the holds never expire.
-                "Extend" => _ = with_millis.properties.remove(*field),
-                _ => replace(&mut with_millis, field, nothing()),
+                with_units.properties.remove(&in_millis);
+                with_millis.properties.remove(*field);
+            } else {
+                replace(&mut with_units, &in_millis, nothing());
+                replace(&mut with_millis, field, nothing());
+                if let Some(RefOr::T(Schema::Object(millis))) = with_millis.properties.get_mut(&in_millis) {
+                    millis.schema_type = SchemaType::Type(Type::Integer);
+                }
             }
-            if let Some(RefOr::T(Schema::Object(millis))) = with_millis.properties.get_mut(&in_millis) {
-                millis.schema_type = SchemaType::Type(Type::Integer);
-            }
+            with_units.required.push((*field).to_owned());
             with_millis.required.push(in_millis.clone());
             forms = forms.item(with_units).item(with_millis);
         }
