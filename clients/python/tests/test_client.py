@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import pickle
 import subprocess
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -372,6 +375,61 @@ def test_a_name_that_would_lead_to_another_path_is_refused(name: str) -> None:
         for call in [client.events.delete, client.with_namespace(name).rules.delete]:
             with pytest.raises(Invalid):
                 call(name)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("kind", [Limina, AsyncLimina])
+@pytest.mark.parametrize("token", ["limina_SECRET\nx", "limina_SECRET\0", "limina_SECRET\x7f", "limina_SECRETü", "limina_SECRET€"])
+def test_a_token_that_no_header_can_have_is_refused_and_not_shown(kind: Callable[..., Any], token: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        kind("http://127.0.0.1:1", token=token)
+    assert "SECRET" not in repr(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.smoke
+def test_a_blank_token_is_none(server: str) -> None:
+    with Limina(f"http://{server}", token=" \n", timeout=20) as client:
+        assert client.check({"tenant": "a"}).allowed
+
+
+@pytest.mark.smoke
+def test_the_settings_do_not_show_the_token() -> None:
+    assert "SECRET" not in repr(Config("http://127.0.0.1:1", "limina_SECRET", 1.0, 0))
+
+
+@pytest.mark.smoke
+def test_a_request_that_is_not_valid_http_is_a_mistake_of_the_caller(server: str, namespace: str) -> None:
+    key = f"{namespace}\nx"
+    with Limina(f"http://{server}", timeout=20) as client, pytest.raises(Invalid) as caught:
+        client.check({"tenant": "a"}, idempotency_key=key)
+    assert namespace not in "".join(traceback.format_exception(caught.value))
+    with Limina("limina.example:7070") as client, pytest.raises(Invalid, match="unsupported protocol"):
+        client.check({"tenant": "a"})
+
+
+@pytest.mark.smoke
+def test_the_session_of_a_grant_is_sent_but_not_logged(proxy: Proxy, namespace: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with Limina(f"http://{proxy.address}", namespace=namespace, timeout=20) as client:
+        with client.lock({"job": "x"}, ttl=60), client.lease({"gpu": "g"}, ttl=60):
+            pass
+        assert client.locks.list(limit=7).items == []
+
+    async def run() -> None:
+        async with AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20) as client:
+            async with client.lock({"job": "x"}, ttl=60), client.lease({"gpu": "g"}, ttl=60):
+                pass
+            assert (await client.locks.list()).items == []
+
+    asyncio.run(run())
+    releases = [entry for entry in proxy.requests() if entry["method"] == "DELETE"]
+    assert [entry["status"] for entry in releases] == [204] * 4
+    for entry in releases:
+        assert f"DELETE http://{proxy.address}{entry['path']} " in caplog.text
+        assert entry["query"].removeprefix("session_id=") not in caplog.text
+    # Other queries are logged as ever.
+    assert "locks?limit=7 " in caplog.text
 
 
 def test_the_synchronous_client_is_up_to_date() -> None:

@@ -31,7 +31,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The token, if the server has tokens.
+    /// The token, if the server has tokens. White space around it is removed, and a blank token is none.
     pub fn token(mut self, token: impl Into<String>) -> Builder {
         self.token = Some(token.into());
         self
@@ -80,9 +80,12 @@ impl Builder {
     pub fn build(self) -> Result<Limina> {
         let url = reqwest::Url::parse(&self.url)
             .map_err(|error| Error::invalid(format!("{:?} is not a URL: {error}", self.url)))?;
-        let token = self.token.map(|token| {
+        let token = self.token.as_deref().map(str::trim).filter(|token| !token.is_empty()).map(|token| {
+            // `to_str` fails for characters beyond ASCII, which not every client could send.
             let mut header = HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| Error::invalid("the token contains characters that a header cannot have"))?;
+                .ok()
+                .filter(|header| header.to_str().is_ok())
+                .ok_or_else(|| Error::invalid("the token contains characters that a header cannot have"))?;
             header.set_sensitive(true);
             Ok(header)
         });

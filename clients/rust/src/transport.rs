@@ -169,7 +169,8 @@ async fn read(response: Response, sent_at: Instant, text: bool) -> Result<Answer
             return Err(Error::unreadable(status.as_u16(), "it is not JSON"));
         }
     } else if status.as_u16() < 400 {
-        return Err(Error::unreadable(status.as_u16(), "it is a redirection"));
+        // A redirection is a mistake in the URL, and must not switch limits off as `Unavailable` may.
+        return Err(Error::of(status.as_u16(), None, None));
     }
     Ok(Answer::new(status.as_u16(), body, retry_after, sent_at))
 }

@@ -160,6 +160,16 @@ async fn a_name_that_would_lead_to_another_path_is_not_sent() {
     assert!(Limina::new("not a URL").is_err());
 }
 
+#[test]
+fn a_token_that_no_header_can_have_is_refused_and_not_shown() {
+    for token in ["SECRET\nx", "SECRET\0", "SECRET\x7f", "SECRETü", "SECRET€"] {
+        let error = Limina::builder(closed_port()).token(token).build().err().unwrap();
+        assert!(matches!(error, Error::Invalid(_)), "{error}");
+        assert!(!format!("{error:?}").contains("SECRET"), "{error:?}");
+    }
+    assert!(Limina::builder(closed_port()).token(" \n").build().is_ok());
+}
+
 /// A call that is alone is sent by its caller's task. If that task ends, the calls that wait behind it are sent.
 #[tokio::test]
 async fn a_caller_that_gives_up_does_not_hold_others_back() {

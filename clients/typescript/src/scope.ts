@@ -2,7 +2,7 @@
 import type { Batches } from "./batch.js";
 import { failure, Invalid, NotFound, type Reply } from "./errors.js";
 import type { Requests } from "./guard.js";
-import { exact, randomId, type HttpRequest, type Transport } from "./transport.js";
+import { exact, headerValue, randomId, type HttpRequest, type Transport } from "./transport.js";
 
 export type Method = HttpRequest["method"];
 
@@ -71,7 +71,7 @@ export class Scope implements Settings {
   request(method: Method, path: string, { body, query, key, keyless }: CallOptions): HttpRequest {
     const request: HttpRequest = { method, path: this.path(path, query) };
     if (body !== undefined) request.body = JSON.stringify(body);
-    if (key !== undefined) request.key = key;
+    if (key !== undefined) request.key = headerValue("the idempotency key", key);
     else if (!keyless && (method === "POST" || method === "PUT")) request.key = randomId();
     return request;
   }

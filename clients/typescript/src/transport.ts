@@ -5,7 +5,7 @@
  * repeated only if the request is `safe`: a read, or a request with a key or an id under which the server recognizes it.
  */
 import { sleep } from "./duration.js";
-import { failure, unavailability, Unavailable, type Reply } from "./errors.js";
+import { failure, Invalid, unavailability, Unavailable, type Reply } from "./errors.js";
 
 export interface HttpRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -32,8 +32,13 @@ export class Transport {
   #budget = FULL_BUDGET;
 
   constructor(url: string, token: string | undefined, fetcher: typeof fetch | undefined) {
-    this.#url = new URL(url).href.replace(/\/+$/, "");
-    this.#token = token;
+    const { protocol, username, password, href } = new URL(url);
+    // `fetch` would report these as failures of the network, and show the password.
+    if (!/^https?:$/.test(protocol)) throw new Invalid("the URL must begin with http:// or https://");
+    if (username !== "" || password !== "") throw new Invalid("the URL must not contain a user or a password");
+    this.#url = href.replace(/\/+$/, "");
+    // A token that is read from a file often ends with a line break. A blank token is none.
+    this.#token = headerValue("the token", token?.trim() ?? "") || undefined;
     this.#fetch = fetcher ?? ((input, init) => globalThis.fetch(input, init));
   }
 
@@ -109,8 +114,16 @@ export class Transport {
     if (this.#token !== undefined) sent["Authorization"] = `Bearer ${this.#token}`;
     if (key !== undefined) sent["Idempotency-Key"] = key;
     if (body !== undefined) sent["Content-Type"] = "application/json";
-    return this.#fetch(this.#url + path, { method, headers: sent, signal, cache: "no-store", ...(body !== undefined && { body }) });
+    // The answer of another server is no decision of this one.
+    const options = { method, headers: sent, signal, cache: "no-store", redirect: "manual" } as const;
+    return this.#fetch(this.#url + path, { ...options, ...(body !== undefined && { body }) });
   }
+}
+
+/** Refuses what no header can have. `fetch` would report it as a failure of the network, and show the value. */
+export function headerValue(name: string, value: string): string {
+  if (!/^[\t -~]*$/.test(value)) throw new Invalid(`${name} contains characters that a header cannot have`);
+  return value;
 }
 
 async function* readAll(body: ReadableStream<Uint8Array>, exchange: Exchange, idleMs: number): AsyncGenerator<Uint8Array> {
@@ -209,8 +222,11 @@ function retryAfter(response: Response): number | undefined {
 }
 
 /** Reads the body of an answer. An answer of Limina is JSON or 204; a success that is neither comes from something in between. */
-function parse(text: string, { ok, status, headers }: Response): unknown {
+function parse(text: string, { ok, status, headers, type }: Response): unknown {
   if (status === 204) return undefined;
+  // A browser hides the status of a redirection.
+  if (type === "opaqueredirect") throw new Invalid("the server answered with a redirection");
+  if (status >= 300 && status < 400) throw new Invalid(`the server answered with status ${status}`, { status });
   try {
     if (!headers.get("Content-Type")?.includes("json")) throw new SyntaxError("the answer is not JSON");
     return JSON.parse(text);

@@ -1,6 +1,7 @@
 /** What the conformance scripts cannot show: JavaScript's own traps, and answers that a server never gives. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { inspect } from "node:util";
 import { Invalid, Limina, Lost, Refused, Unavailable, type KeyValues } from "limina";
 import { milliseconds } from "#internal/duration.js";
 import { serverSentEvents } from "#internal/sse.js";
@@ -41,6 +42,44 @@ test("names that would lead to another path are refused before anything is sent"
   assert.equal(sent.length, 0);
   await client.rules.delete("a/../ö");
   assert.equal(sent[0]!.path, "/v1/ns/default/limiter/rules/a%2F..%2F%C3%B6");
+});
+
+test("a token that no header can have is refused, and not shown", async () => {
+  const { fetch, sent } = fakeFetch(() => ALLOWED);
+  for (const token of ["limina_SECRET\nx", "limina_SECRET\0", "limina_SECRET\x7f", "limina_SECRETü", "limina_SECRET€"]) {
+    assert.throws(
+      () => new Limina("http://limina", { token, fetch }),
+      (error) => error instanceof Invalid && !inspect(error).includes("_SECRET"),
+    );
+  }
+  await new Limina("http://limina", { token: " \n", fetch }).check({});
+  assert.equal(sent[0]!.token, null);
+});
+
+test("what `fetch` would report as a failure of the network is refused as a mistake, and not shown", async () => {
+  for (const url of ["http://user:SECRET@limina", "limina:7070"]) {
+    assert.throws(
+      () => new Limina(url),
+      (error) => error instanceof Invalid && !error.message.includes("SECRET"),
+    );
+  }
+  const check = new Limina("http://127.0.0.1:1").check({}, { idempotencyKey: "SECRET\nx" });
+  await assert.rejects(check, (error) => error instanceof Invalid && !error.message.includes("SECRET"));
+});
+
+/** In Node.js a redirection that is not followed has its status. The scripts test that. Browsers hide the status. */
+test("a redirection of which a browser does not tell the status is Invalid", async () => {
+  let redirect: string | undefined;
+  const fetch = async (_input: unknown, init?: RequestInit) => {
+    redirect = init?.redirect;
+    return { type: "opaqueredirect", status: 0, ok: false, headers: new Headers(), text: async () => "" } as Response;
+  };
+  const client = new Limina("http://limina", { fetch });
+  for (const call of [() => client.check({}), () => client.rules.get("r"), () => client.events.follow("s").next()]) {
+    redirect = undefined;
+    await assert.rejects(call, (error) => error instanceof Invalid && error.status === undefined);
+    assert.equal(redirect, "manual");
+  }
 });
 
 test("an amount that JavaScript would round is an error", async () => {

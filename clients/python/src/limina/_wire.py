@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -27,13 +28,22 @@ class Config:
     """The settings of a client."""
 
     url: str
-    token: str | None
+    token: str | None = field(repr=False)
     timeout: float
     retries: int
 
     def headers(self) -> dict[str, str]:
         headers = {"accept": "application/json", "user-agent": "limina-python"}
         return headers if self.token is None else {**headers, "authorization": f"Bearer {self.token}"}
+
+
+def clean_token(token: str | None) -> str | None:
+    """The token without white space around it, such as the line break at the end of a file. A blank token is none."""
+    token = (token or "").strip()
+    if not re.fullmatch(r"[\t -~]*", token):
+        # The message must not show the token.
+        raise errors.Invalid("the token contains characters that a header cannot have")
+    return token or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,8 @@ class Request:
     refusal_is_value: bool = False
     gone_is_success: bool = False
     """404 in a retry means that the lost attempt has deleted it."""
+    secret_query: bool = False
+    """The query of the path must not appear in logs."""
 
     @property
     def longest_wait(self) -> float:
@@ -72,9 +84,9 @@ class Reply:
         return decode(self.body, kind)
 
 
-def release_request(target: str) -> Request:
+def release_request(target: str, *, secret_query: bool = False) -> Request:
     """Deletes a grant. Its id is never used again, so repeating it can harm nobody."""
-    return Request("DELETE", target, repeatable=True, gone_is_success=True)
+    return Request("DELETE", target, repeatable=True, gone_is_success=True, secret_query=secret_query)
 
 
 def path(namespace: str, template: str, *names: str, query: Mapping[str, Any] | None = None) -> str:

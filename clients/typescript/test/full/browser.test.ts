@@ -29,6 +29,7 @@ test("a page of another origin reads and follows a stream", async () => {
     assert.deepEqual(await tab.evaluate(readStreams, arguments_), ["orders"]);
     assert.deepEqual(await tab.evaluate(firstMessages, arguments_), ["KEY_FRAME", "SUBMITTED_EVENT"]);
     assert.equal(await tab.evaluate(refusedWrite, arguments_), "Forbidden: shop/events:use");
+    assert.equal(await tab.evaluate(redirected), "Invalid");
   } finally {
     await browser.close();
     await server.stop();
@@ -73,10 +74,18 @@ async function refusedWrite({ url, token }: Arguments): Promise<string> {
   );
 }
 
-/** A page without content, and the files of the package below `/dist/`. */
+/** The page's own server redirects every call. */
+async function redirected(): Promise<string> {
+  const { Limina }: typeof import("limina") = await import("/dist/index.js" as string);
+  return new Limina(location.origin, { timeout: "30s" }).check({}).then(() => "allowed", (error: Error) => error.name);
+}
+
+/** A page without content, the files of the package below `/dist/`, and redirections from all calls of the API to a decision. */
 async function servePage(): Promise<AsyncDisposable & { origin: string }> {
   const root = fileURLToPath(new URL("../../../", import.meta.url));
   const server = createServer(({ url = "/" }, response) => {
+    if (url.startsWith("/v1/")) return void response.writeHead(307, { Location: "/decision" }).end();
+    if (url === "/decision") return void response.setHeader("Content-Type", "application/json").end('{"allowed": true}');
     if (!/^\/dist\/\w+\.js$/.test(url)) return void response.setHeader("Content-Type", "text/html").end("<!doctype html>");
     response.setHeader("Content-Type", "text/javascript").end(readFileSync(root + url));
   });

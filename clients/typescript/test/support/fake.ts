@@ -4,6 +4,7 @@ export interface Sent {
   path: string;
   body: any;
   key: string | null;
+  token: string | null;
 }
 
 type Answer = { status: number; body?: unknown; headers?: Record<string, string> };
@@ -20,6 +21,7 @@ export function fakeFetch(answer: (sent: Sent) => Answer | Promise<Answer>): { f
         path: pathname + search,
         body: init.body === undefined ? undefined : JSON.parse(String(init.body)),
         key: headers.get("Idempotency-Key"),
+        token: headers.get("Authorization"),
       };
       sent.push(one);
       const aborted = new Promise<never>((_, reject) => {

@@ -21,7 +21,6 @@ from ..types import DecisionStatus, LimitStatus
 from .io import AsyncListener, in_thread
 from .namespace import AsyncNamespace
 
-
 G = TypeVar("G", bound="AsyncGuard")
 
 
@@ -192,7 +191,7 @@ async def decide(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wa
 
 def _session_grant(namespace: AsyncNamespace, reply: Reply, granted: _Granted, ttl: float, template: str, name: str) -> Grant:
     """The grant of a lock or a lease, which only its session may extend or release."""
-    release = release_request(namespace.path(template, name, session_id=granted.session_id))
+    release = release_request(namespace.path(template, name, session_id=granted.session_id), secret_query=True)
     beat = namespace.path(template + "/heartbeat", name)
     body = encode({"session_id": granted.session_id})
     return Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=body, release=release)

@@ -8,6 +8,7 @@ import functools
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NoReturn
 
 # Imported here because httpx2 imports it only when the first client is made. A child that is forked just then would wait for ever
 # for an import that only the parent can finish.
@@ -17,7 +18,7 @@ import httpx2
 from .._clock import now
 from .._retry import Budget
 from .._wire import Config, Reply, Request, check_reply, join_batch, new_key, path, split_batch
-from ..errors import LiminaError, Unavailable
+from ..errors import Invalid, LiminaError, Unavailable
 from .io import AsyncBatcher, AsyncLocal, sleep
 
 # Of each kind: the paths of the single request and of the batch, and the name of the list in the batch.
@@ -78,17 +79,23 @@ class AsyncTransport:
         headers = {} if request.key is None else {"idempotency-key": request.key}
         if request.body is not None:
             headers["content-type"] = "application/json"
+        http = self._connections.get().http
         sent_at = now()
+        built = http.build_request(
+            request.method,
+            request.path,
+            content=request.body,
+            headers=headers,
+            timeout=httpx2.Timeout(timeout, read=timeout + request.longest_wait),
+        )
+        if request.secret_query:
+            # httpx2 logs the URL, but sends the target.
+            built.extensions["target"] = built.url.raw_path
+            built.url = built.url.copy_with(query=None)
         try:
-            response = await self._connections.get().http.request(
-                request.method,
-                request.path,
-                content=request.body,
-                headers=headers,
-                timeout=httpx2.Timeout(timeout, read=timeout + request.longest_wait),
-            )
+            response = await http.send(built)
         except httpx2.TransportError as error:
-            raise unavailable(error) from error
+            raise_failure(error)
         reply = Reply(response.status_code, response.content, sent_at)
         try:
             reply = check_reply(request, reply, response.headers.get("retry-after"), retried=retried)
@@ -149,7 +156,7 @@ class AsyncTransport:
                     check_reply(Request("GET", stream_path), reply, response.headers.get("retry-after"), retried=False)
                 yield httpx2.EventSource(response, max_event_size=None)
         except httpx2.TransportError as error:
-            raise unavailable(error) from error
+            raise_failure(error)
 
     async def aclose(self) -> None:
         await self._connections.get().http.aclose()
@@ -170,8 +177,13 @@ def batch_paths(kind: str, namespace: str) -> tuple[str, str, str]:
     return path(namespace, single), path(namespace, batch), name
 
 
-def unavailable(error: httpx2.TransportError) -> Unavailable:
-    """Whether a request that failed on its way may have been executed."""
+def raise_failure(error: httpx2.TransportError) -> NoReturn:
+    """Raises the error for a request that failed on its way: `Invalid` if it could never be sent, and `Unavailable` otherwise."""
+    if isinstance(error, httpx2.UnsupportedProtocol):
+        raise Invalid(str(error)) from error
+    if isinstance(error, httpx2.LocalProtocolError):
+        # The text of the original error can contain a header, and so a secret.
+        raise Invalid("the request is not valid HTTP, for example because of a line break in a header") from None
     never_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
     message = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return Unavailable(message, done="no" if never_sent else "unknown")
+    raise Unavailable(message, done="no" if never_sent else "unknown") from error

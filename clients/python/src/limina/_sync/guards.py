@@ -22,7 +22,6 @@ from ..types import DecisionStatus, LimitStatus
 from .io import Listener, in_thread
 from .namespace import Namespace
 
-
 G = TypeVar("G", bound="Guard")
 
 
@@ -193,7 +192,7 @@ def decide(namespace: Namespace, body: dict[str, Any], ttl: float, wait: float, 
 
 def _session_grant(namespace: Namespace, reply: Reply, granted: _Granted, ttl: float, template: str, name: str) -> Grant:
     """The grant of a lock or a lease, which only its session may extend or release."""
-    release = release_request(namespace.path(template, name, session_id=granted.session_id))
+    release = release_request(namespace.path(template, name, session_id=granted.session_id), secret_query=True)
     beat = namespace.path(template + "/heartbeat", name)
     body = encode({"session_id": granted.session_id})
     return Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=body, release=release)
