@@ -13,8 +13,8 @@ export type Seen = Refusal & { id: number };
 export const refusals = signal<Seen[]>([]);
 export const refusalState = signal<"connecting" | "live" | "lost">("connecting");
 export const refusalFailure = signal<Failure | null>(null);
-/** How many refusals the server has skipped because this page read too slowly. */
-export const missed = signal(0);
+/** Whether the server has skipped refusals because this page read too slowly. */
+export const missed = signal(false);
 
 const users = signal(0);
 let counter = 0;
@@ -53,7 +53,7 @@ effect(() => {
       refusalFailure.value = null;
     },
     event: ({ event, data }) => {
-      if (event === "missed") missed.value += Number(data.missed);
+      if (event === "missed") missed.value = true;
       else arrived.push({ ...data, id: counter++ });
       if (arrived.length > KEPT) arrived = arrived.slice(-KEPT);
     },

@@ -79,7 +79,7 @@ impl Builder {
     /// Makes the client. Nothing is sent yet.
     pub fn build(self) -> Result<Limina> {
         let url = reqwest::Url::parse(&self.url)
-            .map_err(|error| Error::invalid(format!("{:?} is not a URL: {error}", self.url)))?;
+            .map_err(|error| Error::invalid(format!("the URL is not valid: {error}")))?;
         let token = self.token.as_deref().map(str::trim).filter(|token| !token.is_empty()).map(|token| {
             // `to_str` fails for characters beyond ASCII, which not every client could send.
             let mut header = HeaderValue::try_from(format!("Bearer {token}"))

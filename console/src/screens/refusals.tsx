@@ -35,7 +35,7 @@ export function Refusals() {
           <span class={refusalState.value === "live" ? (isPaused ? "dot paused" : "dot live") : "dot bad"} />{" "}
           {refusalState.value === "connecting" ? "Connecting." : refusalState.value === "lost" ? "The connection is lost." : isPaused ? "Paused." : "Live."} What was refused
           in this namespace, the newest first. The server remembers the last 1,000 of each node.
-          {missed.value > 0 && ` ${number(missed.value)} came too fast to be shown.`}
+          {missed.value && " Some came too fast to be shown."}
         </>
       }
       tools={

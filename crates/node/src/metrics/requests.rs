@@ -1,7 +1,8 @@
 //! Requests that front ends submit, and how they end.
 
 use super::seconds;
-use limina_engine::Outcome;
+use crate::Unavailable;
+use limina_engine::{Outcome, Quota};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -58,6 +59,13 @@ impl Metrics {
         let refusals = "Requests, and items of batches, that a namespace's quota refused, by quota";
         r.register("quota_refusals", refusals, self.quota_refusals.clone());
         r.register("unavailable", "Requests not decided, by code", self.unavailable.clone());
+        // From the start on, so that an alert sees the first one as an increase.
+        for quota in Quota::ALL {
+            drop(self.quota_refusals.get_or_create(&QuotaLabel { quota: quota.name() }));
+        }
+        for code in Unavailable::CODES {
+            drop(self.unavailable.get_or_create(&Reason { code }));
+        }
     }
 
     pub(crate) fn decided(&self, outcome: &Outcome) {

@@ -30,6 +30,10 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
+    /// What [`Unavailable::code`] returns.
+    pub const CODES: [&str; 5] =
+        ["Overloaded", "ShuttingDown", "StorageFull", "ShardUnavailable", "OutcomeUnknown"];
+
     /// The code in problem documents, metrics and logs.
     pub fn code(self) -> &'static str {
         match self {
