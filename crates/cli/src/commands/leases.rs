@@ -27,7 +27,7 @@ enum LeasesCommand {
         /// The lease
         #[arg(value_name = "LEASE_ID")]
         lease_id: String,
-        /// Do it
+        /// Confirm it; without this flag the command only shows what it would end
         #[arg(long)]
         yes: bool,
     },

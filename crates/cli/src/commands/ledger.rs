@@ -49,7 +49,7 @@ pub enum LedgerCommand {
         /// The limit
         #[arg(value_name = "LIMIT")]
         name: String,
-        /// Do it
+        /// Confirm it; without this flag the command only shows what it would delete
         #[arg(long)]
         yes: bool,
     },
@@ -191,7 +191,9 @@ pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result
         LedgerCommand::Set { name, ceiling: Ceiling(ceiling) } => {
             let client = session.client.clone();
             let limits = client.ledger().limits();
-            let changed = match limits.patch(&name, &json!({"ceiling": ceiling})).await {
+            // Asked first, because a change of a limit that does not exist would be listed among the refusals.
+            let changed = match limits.get(&name).await {
+                Ok(_) => limits.patch(&name, &json!({"ceiling": ceiling})).await?,
                 Err(limina_client::Error::NotFound(_)) => {
                     let mut limit = json!({"name": name});
                     if let Some(ceiling) = ceiling {
@@ -199,7 +201,7 @@ pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result
                     }
                     limits.create(&limit).await?
                 }
-                other => other?,
+                Err(error) => return Err(error.into()),
             };
             session.out.reply(&changed, |out, changed| show_limits(out, std::slice::from_ref(changed)));
             Ok(Exit::Yes)

@@ -29,7 +29,7 @@ pub enum LocksCommand {
         /// The grant
         #[arg(value_name = "LOCK_ID")]
         lock_id: String,
-        /// Do it
+        /// Confirm it; without this flag the command only shows what it would end
         #[arg(long)]
         yes: bool,
     },

@@ -21,7 +21,7 @@ enum NsCommand {
         /// The namespace
         #[arg(value_name = "NAME")]
         name: String,
-        /// Do it
+        /// Confirm it; without this flag the command only shows what it would delete
         #[arg(long)]
         yes: bool,
     },
