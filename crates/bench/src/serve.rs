@@ -6,7 +6,7 @@ use limina_engine::{
     limiter::{self, Change, NewRule, NewRuleSet, RuleChange, SetAuthor, SetOverrides, SetRule},
 };
 use limina_node::{Joining, Metrics, Node, NodeOptions, Service};
-use limina_server::{App, EnvoyLimits, PeerClient};
+use limina_server::{App, AppOptions, EnvoyLimits, PeerClient};
 use limina_store::{
     NodeId,
     embedded::{Embedded, EmbeddedOptions},
@@ -61,7 +61,9 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     metrics.register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
     let service = Service::new(metrics.clone());
-    let app = App::new(Arc::new(service.clone()), server_metrics, Arc::new(registry));
+    let limits = EnvoyLimits::default();
+    let app_options = AppOptions { envoy: Some(limits.clone()), ..AppOptions::default() };
+    let app = App::new(Arc::new(service.clone()), server_metrics, Arc::new(registry), app_options);
     let (stop_serving, stopped) = watch::channel(false);
     let stopped = move || {
         let mut stopped = stopped.clone();
@@ -69,8 +71,6 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
             let _closed_means_stop = stopped.wait_for(|is_stopped| *is_stopped).await;
         }
     };
-    let limits = EnvoyLimits::default();
-    app.use_envoy_limits(limits.clone());
     let front = tokio::spawn(limina_server::serve(listener, app.clone(), stopped()));
     let mut embedded = None;
     let node = match &options.store {

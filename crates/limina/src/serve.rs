@@ -16,9 +16,11 @@ use crate::{
 use futures_util::future::OptionFuture;
 use limina_embed::{Limina, Metrics, Service};
 use limina_node::{Budget, memory::Kind};
-use limina_server::{App, EnvoyLimits, PeerClient};
+use limina_server::{App, AppOptions, EnvoyLimits, PeerClient, Policy};
+use limina_store::StoreError;
 use prometheus_client::registry::Registry;
 use std::{
+    convert::Infallible,
     error::Error,
     future::Future,
     pin::pin,
@@ -60,35 +62,69 @@ pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
     runtime.build()?.block_on(run(config, descriptors, memory_limit))
 }
 
+/// The addresses that the server listens on.
+struct Listeners {
+    clients: TcpListener,
+    peers: Option<TcpListener>,
+    envoy: Option<TcpListener>,
+}
+
+impl Listeners {
+    async fn bind(config: &Config) -> Result<Listeners, String> {
+        let bind = async |listen: &Listen| {
+            listen.bind().await.map_err(|error| format!("cannot listen on {listen}: {error}"))
+        };
+        Ok(Listeners {
+            clients: bind(&config.listen).await?,
+            peers: OptionFuture::from(config.peer_listen.as_ref().map(bind)).await.transpose()?,
+            envoy: OptionFuture::from(config.envoy_listen.as_ref().map(bind)).await.transpose()?,
+        })
+    }
+}
+
+/// The files besides the configuration. They are followed while the server runs.
+struct Files {
+    tokens: Option<TokensFile>,
+    /// Who is let in, with these tokens.
+    policy: Policy,
+    envoy: Option<EnvoyFiles>,
+    /// What the files of Envoy's limits say.
+    envoy_limits: EnvoyLimits,
+    rules: Option<RulesFile>,
+    tls: Option<TlsWatch>,
+}
+
+impl Files {
+    fn open(config: &Config, listeners: &Listeners) -> Result<Files, Box<dyn Error>> {
+        let tokens = config.tokens.as_deref().map(TokensFile::open).transpose()?;
+        let policy = access::policy(config, tokens.as_ref(), listeners.clients.local_addr()?)?;
+        if let Some(listener) = &listeners.envoy {
+            access::policy(config, tokens.as_ref(), listener.local_addr()?)?;
+        }
+        let envoy_limits = EnvoyLimits::new(config.envoy_count_refused.clone());
+        let envoy = config.envoy_config.as_deref().map(|path| EnvoyFiles::open(path, envoy_limits.clone()));
+        Ok(Files {
+            tokens,
+            policy,
+            envoy: envoy.transpose()?,
+            envoy_limits,
+            rules: config.rules.as_deref().map(RulesFile::open).transpose()?,
+            tls: config.tls.clone().map(TlsWatch::open).transpose()?,
+        })
+    }
+}
+
 async fn run(
     config: Config,
     descriptors: Descriptors,
     memory_limit: MemoryLimit,
 ) -> Result<(), Box<dyn Error>> {
-    // Bind the address first: a wrong address is the likelier mistake, and probes are answered with "not ready" from now on.
-    let listener = bind(&config.listen).await?;
-    let address = listener.local_addr()?;
-    let peer_listener = match &config.peer_listen {
-        Some(listen) => Some(bind(listen).await?),
-        None => None,
-    };
-    let envoy_listener = match &config.envoy_listen {
-        Some(listen) => Some(bind(listen).await?),
-        None => None,
-    };
+    // Bind the addresses first: a wrong address is the likelier mistake, and probes are answered with "not ready" from now on.
+    let listeners = Listeners::bind(&config).await?;
+    let address = listeners.clients.local_addr()?;
     let stop = stop_signal()?;
-    // Read the files of tokens, rules and certificates before the store is opened: a start that fails because of a file has changed
-    // nothing.
-    let tokens = config.tokens.as_deref().map(TokensFile::open).transpose()?;
-    let policy = access::policy(&config, tokens.as_ref(), address)?;
-    if let Some(listener) = &envoy_listener {
-        access::policy(&config, tokens.as_ref(), listener.local_addr()?)?;
-    }
-    let envoy_limits = EnvoyLimits::new(config.envoy_count_refused.clone());
-    let envoy = config.envoy_config.as_deref().map(|path| EnvoyFiles::open(path, envoy_limits.clone()));
-    let envoy = envoy.transpose()?;
-    let rules = config.rules.as_deref().map(RulesFile::open).transpose()?;
-    let tls = config.tls.clone().map(TlsWatch::open).transpose()?;
+    // Read the files before the store is opened: a start that fails because of a file has changed nothing.
+    let Files { tokens, policy, envoy, envoy_limits, rules, tls } = Files::open(&config, &listeners)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
 
     let mut registry = Registry::default();
@@ -103,18 +139,19 @@ async fn run(
     let service = Service::with_memory(node_metrics.clone(), memory.clone());
     let max_wait = if config.store.is_some() { STARTING_WAIT } else { Duration::ZERO };
     let gate = Arc::new(Gate::closed(service.clone(), max_wait));
-    let app = App::new(gate.clone(), server_metrics, Arc::new(registry));
-    app.limit_connections(descriptors.connections);
-    app.limit_memory(memory.clone());
-    app.protect(policy);
-    if envoy.is_some() {
-        app.use_envoy_limits(envoy_limits);
-    }
+    let options = AppOptions {
+        policy,
+        tls: tls.as_ref().map(TlsWatch::tls),
+        envoy: envoy.is_some().then_some(envoy_limits),
+        memory: memory.clone(),
+        max_connections: descriptors.connections,
+        ..AppOptions::default()
+    };
+    let app = App::new(gate.clone(), server_metrics, Arc::new(registry), options);
     if let Some(tokens) = tokens {
         tokio::spawn(tokens.run());
     }
     if let Some(tls) = tls {
-        app.use_tls(tls.tls());
         tokio::spawn(tls.run());
     }
     let (stop_serving, stopped) = watch::channel(false);
@@ -125,15 +162,15 @@ async fn run(
             let _sent_or_dropped = stopped.wait_for(|is_stopped| *is_stopped).await;
         }
     };
-    let clients = limina_server::serve(listener, app.clone(), stopped());
-    let envoys = match envoy_listener {
+    let clients = limina_server::serve(listeners.clients, app.clone(), stopped());
+    let envoys = match listeners.envoy {
         None => None,
         Some(listener) => {
             tracing::info!("Envoy's rate limit service listens on {scheme}://{}", listener.local_addr()?);
             Some(limina_server::serve_envoy(listener, app.clone(), stopped()))
         }
     };
-    let (joining, nodes) = match peer_listener {
+    let (joining, nodes) = match listeners.peers {
         None => (None, None),
         Some(listener) => {
             let advertised = advertised(&config, listener.local_addr()?)?;
@@ -165,34 +202,8 @@ async fn run(
             if config.store.is_some() { "PostgreSQL".into() } else { config.data.display().to_string() }
         );
     };
-    let serving = async {
-        service.until_served().await;
-        let envoy = match envoy {
-            None => None,
-            Some(envoy) => Some(envoy.begin(service.clone()).await),
-        };
-        let rules = async {
-            match rules {
-                None => {
-                    ready();
-                    std::future::pending().await
-                }
-                Some(rules) => rules.run(service.clone(), ready).await,
-            }
-        };
-        let envoy = async {
-            match envoy {
-                None => std::future::pending().await,
-                Some(envoy) => envoy.follow().await,
-            }
-        };
-        tokio::select! {
-            never = rules => never,
-            never = envoy => never,
-        }
-    };
     let failed = tokio::select! {
-        never = serving => match never {},
+        never = follow_files(&service, envoy, rules, ready) => match never {},
         failed = limina.failed() => Some(failed),
         () = stop => None,
     };
@@ -216,7 +227,44 @@ async fn run(
             app.begin_drain();
         }
     }
-    let closed = match leave(&limina).await {
+    close(&limina, stop_front).await?;
+    tracing::info!("stopped");
+    failed.map_or(Ok(()), |failed| Err(failed.into()))
+}
+
+/// Applies the limits of Envoy and the rules as soon as the shards are served, calls `ready`, and then follows the files.
+async fn follow_files(
+    service: &Service,
+    envoy: Option<EnvoyFiles>,
+    rules: Option<RulesFile>,
+    ready: impl FnOnce(),
+) -> Infallible {
+    service.until_served().await;
+    let envoy = OptionFuture::from(envoy.map(|envoy| envoy.begin(service.clone()))).await;
+    let rules = async {
+        match rules {
+            None => {
+                ready();
+                std::future::pending().await
+            }
+            Some(rules) => rules.run(service.clone(), ready).await,
+        }
+    };
+    let envoy = async {
+        match envoy {
+            None => std::future::pending().await,
+            Some(envoy) => envoy.follow().await,
+        }
+    };
+    tokio::select! {
+        never = rules => never,
+        never = envoy => never,
+    }
+}
+
+/// Closes the store and the front end, in the order in which clients lose the least.
+async fn close(limina: &Limina, stop_front: impl Future<Output = ()>) -> Result<(), StoreError> {
+    match leave(limina).await {
         // The node closes last: until then it forwards the requests of clients that do not know that it stops.
         true => {
             stop_front.await;
@@ -228,10 +276,7 @@ async fn run(
             stop_front.await;
             closed
         }
-    };
-    closed?;
-    tracing::info!("stopped");
-    failed.map_or(Ok(()), |failed| Err(failed.into()))
+    }
 }
 
 /// Gives the shards to other nodes. Returns false at once if there are none.
@@ -242,10 +287,6 @@ async fn leave(limina: &Limina) -> bool {
         tokio::time::sleep_until(served_until.into()).await;
     }
     has_left
-}
-
-async fn bind(listen: &Listen) -> Result<TcpListener, String> {
-    listen.bind().await.map_err(|error| format!("cannot listen on {listen}: {error}"))
 }
 
 /// A disk or a database that hangs must not keep the process from ending. Everything that was acknowledged is durable, so the process may

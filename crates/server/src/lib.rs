@@ -25,6 +25,6 @@ mod tls;
 pub use access::{InvalidOrigin, Origin, Policy};
 pub use backend::Backend;
 pub use envoy::EnvoyLimits;
-pub use http::{App, Metrics, openapi_json, rights_table, serve, serve_envoy, serve_peers};
+pub use http::{App, AppOptions, Metrics, openapi_json, rights_table, serve, serve_envoy, serve_peers};
 pub use peers::{IdentityError, PeerClient};
 pub use tls::{LoadedTls, Tls, TlsFileError, TlsFiles};

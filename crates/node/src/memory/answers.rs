@@ -27,7 +27,10 @@ pub(super) fn answer_bytes(command: &Command) -> usize {
             limiter::Command::ListLeases { page, .. } => page.limit(),
             limiter::Command::ListGroups { page, .. } => page.limit(),
             limiter::Command::ListCounters { page, .. } => page.limit(),
-            limiter::Command::Match(_) => return PAGE,
+            limiter::Command::ListRuleSets(page) => page.limit(),
+            limiter::Command::Match(_)
+            | limiter::Command::GetRuleSet(_)
+            | limiter::Command::PlanRuleSet(_) => return PAGE,
             _ => 0,
         },
         Command::Locks(locks::Command::List { page, .. }) => page.limit(),

@@ -260,8 +260,9 @@ impl Streams {
 
     /// The stream was deleted. A later stream of the same name is another topic.
     pub(crate) fn deleted(&self, namespace: &Name, stream: &Name) {
-        let removed = self.remove(&(namespace.clone(), stream.clone()), |_| true);
+        let removed = self.lock().remove(&(namespace.clone(), stream.clone()));
         if let Some(topic) = removed {
+            self.0.count.fetch_sub(1, Ordering::AcqRel);
             topic.update(|state| state.ended = Some(Ended::Deleted));
         }
     }
@@ -273,15 +274,6 @@ impl Streams {
                 state.ended.get_or_insert(Ended::Unavailable(Unavailable::ShuttingDown));
             });
         }
-    }
-
-    fn remove(&self, address: &Address, may_go: impl FnOnce(&Topic) -> bool) -> Option<Arc<Topic>> {
-        let mut topics = self.lock();
-        if !topics.get(address).is_some_and(|topic| may_go(topic)) {
-            return None;
-        }
-        self.0.count.fetch_sub(1, Ordering::AcqRel);
-        topics.remove(address)
     }
 
     /// Adds a follower of a stream.
@@ -305,10 +297,14 @@ impl Streams {
 
     /// Removes a follower, and the topic with its last follower.
     fn leave(&self, topic: &Arc<Topic>) {
-        let is_last = |held: &Topic| {
-            topic.followers.fetch_sub(1, Ordering::AcqRel) == 1 && std::ptr::eq(held, &**topic)
-        };
-        self.remove(&topic.address, is_last);
+        let mut topics = self.lock();
+        let was_last = topic.followers.fetch_sub(1, Ordering::AcqRel) == 1;
+        // After a deletion, another topic may have the address.
+        let is_listed = topics.get(&topic.address).is_some_and(|listed| Arc::ptr_eq(listed, topic));
+        if was_last && is_listed {
+            topics.remove(&topic.address);
+            self.0.count.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }
 

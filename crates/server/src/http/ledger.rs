@@ -14,6 +14,7 @@ use super::{
     status,
     to_wire::ledger as to_wire,
 };
+use crate::access::Scope;
 use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::Level::{Manage, Read, Use};
 use limina_engine::{
@@ -80,7 +81,7 @@ pub(super) async fn list_limits(
 ) -> Answer {
     match by_use {
         true => limits_by_use(app, namespace, page.limit()).await,
-        false => app.read(namespace, ledger::Command::ListLimits(page)).await,
+        false => read(&app, namespace, ledger::Command::ListLimits(page)).await,
     }
 }
 
@@ -99,7 +100,7 @@ pub(super) async fn get_limit(
     LimitName(name): LimitName,
     _: NoQuery,
 ) -> Answer {
-    app.read(namespace, ledger::Command::GetLimit(name)).await
+    read(&app, namespace, ledger::Command::GetLimit(name)).await
 }
 
 /// Change the ceiling or the context of a limit. `null` removes it.
@@ -158,7 +159,7 @@ pub(super) async fn list_entries(
     LimitName(limit_name): LimitName,
     Paging(page): Paging<Position>,
 ) -> Answer {
-    app.read(namespace, ledger::Command::ListEntries { limit_name, page }).await
+    read(&app, namespace, ledger::Command::ListEntries { limit_name, page }).await
 }
 
 /// Hold values in one or more limits, in all of them or in none.
@@ -309,7 +310,7 @@ pub(super) async fn get_operation(
     OperationId(id): OperationId,
     _: NoQuery,
 ) -> Answer {
-    app.read(namespace, ledger::Command::GetOperation(id)).await
+    read(&app, namespace, ledger::Command::GetOperation(id)).await
 }
 
 async fn transfer<T: RequestBody>(
@@ -344,4 +345,9 @@ async fn batch<I>(
         }
         other => status::answer(other, StatusCode::OK),
     }
+}
+
+/// Executes a read.
+async fn read(app: &App, scope: Scope, command: ledger::Command) -> Answer {
+    app.submit(scope, None, Command::Ledger(command), StatusCode::OK).await
 }

@@ -1,10 +1,10 @@
 //! The HTTP front end: what all handlers share. The routes are in `routes.rs`.
 
+mod acceptor;
 mod audit;
 mod console;
 mod decisions;
 mod docs;
-mod door;
 pub(crate) mod events;
 pub(crate) mod extract;
 mod forced;
@@ -63,12 +63,44 @@ use routes::{Entry, handle};
 use serde::Serialize;
 use std::{
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 use tokio::sync::watch;
+
+/// How an [`App`] serves.
+pub struct AppOptions {
+    /// Who is let in. Default: everybody on this machine.
+    pub policy: Policy,
+    /// If it is given, clients are served over TLS only.
+    pub tls: Option<Tls>,
+    /// Envoy's rate limits. Without them, Envoy is not served.
+    pub envoy: Option<EnvoyLimits>,
+    /// The budget that connections, requests and answers count against. Default: without a limit.
+    pub memory: Budget,
+    /// The most connections at once. Further ones are answered with 503 and closed. Default: without a limit.
+    pub max_connections: usize,
+    /// The time within which a whole body must arrive. Default: 30 s.
+    pub body_timeout: Duration,
+    /// The time after which a client is disconnected if it takes no byte of an answer. Default: two minutes.
+    pub reader_timeout: Duration,
+}
+
+impl Default for AppOptions {
+    fn default() -> AppOptions {
+        AppOptions {
+            policy: Policy::default(),
+            tls: None,
+            envoy: None,
+            memory: Budget::unlimited(),
+            max_connections: usize::MAX,
+            body_timeout: Duration::from_secs(30),
+            reader_timeout: Duration::from_secs(120),
+        }
+    }
+}
 
 /// The HTTP front end. Cheap to clone.
 #[derive(Clone)]
@@ -78,19 +110,8 @@ struct Shared {
     backend: Arc<dyn Backend>,
     metrics: Metrics,
     registry: Arc<Registry>,
-    body_timeout: Duration,
-    reader_timeout: Duration,
+    options: AppOptions,
     time_sync: TimeSync,
-    /// Not set: without TLS.
-    tls: OnceLock<Tls>,
-    /// Who is let in; not set: everybody on this machine.
-    policy: OnceLock<Policy>,
-    /// The most connections at once; not set: unlimited.
-    max_connections: OnceLock<usize>,
-    /// The memory budget; not set: unlimited.
-    memory: OnceLock<Budget>,
-    /// Envoy's rate limits; not set: Envoy is not served.
-    envoy: OnceLock<EnvoyLimits>,
     /// Becomes `true` when the server stops. STOMP sessions and feeds of other nodes listen to it; it is closed when the last of
     /// them has ended.
     stopping: watch::Sender<bool>,
@@ -100,90 +121,49 @@ struct Shared {
 
 impl App {
     /// `metrics` must be registered in `registry`. `/metrics` returns everything that is registered there.
-    pub fn new(backend: Arc<dyn Backend>, metrics: Metrics, registry: Arc<Registry>) -> App {
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        metrics: Metrics,
+        registry: Arc<Registry>,
+        options: AppOptions,
+    ) -> App {
         App(Arc::new(Shared {
             backend,
             metrics,
             registry,
-            body_timeout: Duration::from_secs(30),
-            reader_timeout: Duration::from_secs(120),
+            options,
             time_sync: TimeSync::new(),
-            tls: OnceLock::new(),
-            policy: OnceLock::new(),
-            max_connections: OnceLock::new(),
-            memory: OnceLock::new(),
-            envoy: OnceLock::new(),
             stopping: watch::Sender::new(false),
             is_draining: Arc::default(),
         }))
     }
 
-    /// Changes the time within which a whole body must arrive. Default: 30 s.
-    pub fn with_body_timeout(self, body_timeout: Duration) -> App {
-        let reader_timeout = self.0.reader_timeout;
-        self.with_timeouts(body_timeout, reader_timeout)
-    }
-
-    /// Changes the time after which a client is disconnected if it takes no byte of an answer. Default: two minutes.
-    pub fn with_reader_timeout(self, reader_timeout: Duration) -> App {
-        let body_timeout = self.0.body_timeout;
-        self.with_timeouts(body_timeout, reader_timeout)
-    }
-
-    fn with_timeouts(self, body_timeout: Duration, reader_timeout: Duration) -> App {
-        let Shared { backend, metrics, registry, .. } = &*self.0;
-        let mut app = App::new(backend.clone(), metrics.clone(), registry.clone());
-        let shared = Arc::get_mut(&mut app.0).expect("the new front end is not shared yet");
-        (shared.body_timeout, shared.reader_timeout) = (body_timeout, reader_timeout);
-        app
-    }
-
-    /// Sets who is let in. Without it, that is everybody on this machine. Call it before [`serve`]; only the first call has an
-    /// effect.
-    pub fn protect(&self, policy: Policy) {
-        self.0.policy.get_or_init(|| policy);
-    }
-
     pub(crate) fn policy(&self) -> &Policy {
-        self.0.policy.get_or_init(Policy::default)
-    }
-
-    /// Sets the most connections at once. Further connections are answered with 503 and closed. Call it before [`serve`]; only
-    /// the first call has an effect.
-    pub fn limit_connections(&self, max: usize) {
-        self.0.max_connections.get_or_init(|| max);
+        &self.0.options.policy
     }
 
     fn max_connections(&self) -> usize {
-        self.0.max_connections.get().copied().unwrap_or(usize::MAX)
-    }
-
-    /// Serves clients over TLS only. Call it before [`serve`]; only the first call has an effect.
-    pub fn use_tls(&self, tls: Tls) {
-        self.0.tls.get_or_init(|| tls);
+        self.0.options.max_connections
     }
 
     fn tls(&self) -> Option<&Tls> {
-        self.0.tls.get()
-    }
-
-    /// Sets the memory budget that connections, requests and answers count against. Call it before [`serve`]; only the first
-    /// call has an effect.
-    pub fn limit_memory(&self, memory: Budget) {
-        self.0.memory.get_or_init(|| memory);
+        self.0.options.tls.as_ref()
     }
 
     pub(crate) fn memory(&self) -> &Budget {
-        self.0.memory.get_or_init(Budget::unlimited)
-    }
-
-    /// Answers Envoy with these limits. Call it before [`serve`]; only the first call has an effect.
-    pub fn use_envoy_limits(&self, limits: EnvoyLimits) {
-        self.0.envoy.get_or_init(|| limits);
+        &self.0.options.memory
     }
 
     pub(crate) fn envoy(&self) -> Option<&EnvoyLimits> {
-        self.0.envoy.get()
+        self.0.options.envoy.as_ref()
+    }
+
+    pub(crate) fn body_timeout(&self) -> Duration {
+        self.0.options.body_timeout
+    }
+
+    pub(crate) fn reader_timeout(&self) -> Duration {
+        self.0.options.reader_timeout
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {
@@ -212,14 +192,6 @@ impl App {
     pub(crate) fn until_stopping(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut stopping = self.stopping().subscribe();
         async move { drop(stopping.wait_for(|is_stopping| *is_stopping).await) }
-    }
-
-    pub(crate) fn body_timeout(&self) -> Duration {
-        self.0.body_timeout
-    }
-
-    pub(crate) fn reader_timeout(&self) -> Duration {
-        self.0.reader_timeout
     }
 
     /// Executes a command and returns its outcome.
@@ -254,11 +226,6 @@ impl App {
         success: StatusCode,
     ) -> Result<Response, Failure> {
         status::answer(self.ask(scope, idempotency, command).await, success)
-    }
-
-    /// Executes a read of the ledger and returns the answer.
-    async fn read(&self, scope: Scope, command: limina_engine::ledger::Command) -> Result<Response, Failure> {
-        self.submit(scope, None, Command::Ledger(command), StatusCode::OK).await
     }
 
     /// The metrics of a call of other nodes.

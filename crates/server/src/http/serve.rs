@@ -2,22 +2,26 @@
 
 use super::{
     App,
-    door::Door,
+    acceptor::Acceptor,
     handshakes::Handshakes,
     router::Router,
     service::{Connection, ConnectionService, LastCheck},
-    socket::Socket,
+    socket::{ClientConnection, Socket},
     stalls::Patience,
     streams::{StreamExecutor, StreamStarter},
 };
 use crate::{PeerClient, peers};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::{conn::auto, graceful::GracefulShutdown},
+    server::{
+        conn::auto,
+        graceful::{GracefulShutdown, Watcher},
+    },
 };
 use limina_node::Budget;
 use std::{
     io,
+    net::SocketAddr,
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
@@ -48,20 +52,18 @@ const MAX_READ_AHEAD: usize = 64 << 10;
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves clients over HTTP/1.1 and HTTP/2 until `shutdown` completes. Then it accepts no more connections, waits up to 10 s for
-/// requests in flight, and returns. With TLS ([`App::use_tls`]) a client chooses the version by ALPN; without, HTTP/2 needs
+/// requests in flight, and returns. With TLS ([`AppOptions::tls`](super::AppOptions)) a client chooses the version by ALPN; without, HTTP/2 needs
 /// prior knowledge.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
-    let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
-    let (protocol, max_connections) = (Protocol::http(&app, app.router()), app.max_connections());
-    listen(listener, Listening { app, door, protocol, max_connections }, shutdown).await;
+    let router = app.router();
+    Listening::to_clients(app, router).run(listener, shutdown).await;
 }
 
 /// Serves Envoy on a port of its own, as [`serve`] serves all clients: the rate limit service, gRPC's health service, and the
 /// probes.
 pub async fn serve_envoy(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
-    let door = app.tls().cloned().map_or(Door::Plain, Door::Tls);
-    let (protocol, max_connections) = (Protocol::http(&app, app.envoy_router()), app.max_connections());
-    listen(listener, Listening { app, door, protocol, max_connections }, shutdown).await;
+    let router = app.envoy_router();
+    Listening::to_clients(app, router).run(listener, shutdown).await;
 }
 
 /// Serves other nodes, as [`serve`] serves clients: only nodes whose certificates the store lists, over TLS, with a protocol of
@@ -73,16 +75,8 @@ pub async fn serve_peers(
     max_connections: usize,
     shutdown: impl Future<Output = ()>,
 ) {
-    let door = Door::Peers(peers.identity().clone());
-    listen(listener, Listening { app, door, protocol: Protocol::Peers, max_connections }, shutdown).await;
-}
-
-/// A listener: what it serves, and to whom.
-struct Listening {
-    app: App,
-    door: Door,
-    protocol: Protocol,
-    max_connections: usize,
+    let acceptor = Acceptor::Peers(peers.identity().clone());
+    Listening::new(app, acceptor, Protocol::Peers, max_connections).run(listener, shutdown).await;
 }
 
 /// What is spoken on the connections of a listener. Cheap to clone.
@@ -118,86 +112,123 @@ fn builder(app: &App) -> auto::Builder<StreamExecutor> {
     builder
 }
 
-async fn listen(listener: TcpListener, listening: Listening, shutdown: impl Future<Output = ()>) {
-    let Listening { app, door, protocol, max_connections } = listening;
-    let memory = app.memory().clone();
-    let patience = Patience { timeout: app.reader_timeout(), memory: memory.clone() };
-    let handshakes = Handshakes::new(max_connections);
-    let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
-    let mut throttle = LogThrottle::default();
-    let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
-    // How many connections are still accepted after the shutdown has begun. The system has completed them already, so their
-    // clients would lose the requests that they have sent.
-    let mut last_accepts = None;
-    loop {
-        tokio::select! {
-            biased;
-            () = &mut shutdown, if last_accepts.is_none() => last_accepts = Some(MAX_LAST_ACCEPTS),
-            Some(ended) = connections.join_next() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a connection ended with a panic");
+/// What a listener serves, and to whom. Cheap to clone.
+#[derive(Clone)]
+struct Listening {
+    app: App,
+    acceptor: Acceptor,
+    protocol: Protocol,
+    max_connections: usize,
+    permits: Arc<Semaphore>,
+    handshakes: Arc<Handshakes>,
+}
+
+impl Listening {
+    fn new(app: App, acceptor: Acceptor, protocol: Protocol, max_connections: usize) -> Listening {
+        let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
+        let handshakes = Handshakes::new(max_connections);
+        Listening { app, acceptor, protocol, max_connections, permits, handshakes }
+    }
+
+    fn to_clients(app: App, router: Router) -> Listening {
+        let acceptor = app.tls().cloned().map_or(Acceptor::Plain, Acceptor::Tls);
+        let (protocol, max_connections) = (Protocol::http(&app, router), app.max_connections());
+        Listening::new(app, acceptor, protocol, max_connections)
+    }
+
+    /// Serves connections until `shutdown` completes, and then answers the requests in flight.
+    async fn run(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+        let mut throttle = LogThrottle::default();
+        let graceful = GracefulShutdown::new();
+        let mut connections = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        // How many connections are still accepted after the shutdown has begun. The system has completed them already, so their
+        // clients would lose the requests that they have sent.
+        let mut last_accepts = None;
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown, if last_accepts.is_none() => last_accepts = Some(MAX_LAST_ACCEPTS),
+                Some(ended) = connections.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a connection ended with a panic");
+                    }
+                }
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, address)) => match self.admit(stream) {
+                        Some((socket, client)) => {
+                            let serving = self.clone().serve(socket, client, address, graceful.watcher());
+                            connections.spawn(serving);
+                        }
+                        None if throttle.is_due() => {
+                            let listener = self.acceptor.listener_label();
+                            tracing::warn!(listener, max_connections = self.max_connections, "connections are refused: the maximum number is open, or there is no memory");
+                        }
+                        None => {}
+                    },
+                    Err(error) if is_client_error(&error) => {}
+                    Err(error) => {
+                        if throttle.is_due() {
+                            tracing::error!(%error, "a connection could not be accepted");
+                        }
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                // No connection waits to be accepted.
+                () = std::future::ready(()), if last_accepts.is_some() => break,
+            }
+            if let Some(left) = &mut last_accepts {
+                match *left {
+                    0 => break,
+                    _ => *left -= 1,
                 }
             }
-            accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => {
-                    let permit = permits.clone().try_acquire_owned().ok();
-                    let reserved = door.reserve(&memory).ok();
-                    let (Some(permit), Some(reserved)) = (permit, reserved) else {
-                        if matches!(door, Door::Plain) {
-                            refuse(&stream);
-                        }
-                        app.0.metrics.connections_refused.inc();
-                        if throttle.is_due() {
-                            let listener = door.word();
-                            tracing::warn!(listener, max_connections, "connections are refused: the maximum number is open, or there is no memory");
-                        }
-                        continue;
-                    };
-                    let (socket, client) = Socket::new(stream, permit, reserved, patience.clone());
-                    let writes = socket.activity().clone();
-                    let opened = (app.clone(), door.clone(), handshakes.clone());
-                    let (protocol, watcher, memory) = (protocol.clone(), graceful.watcher(), memory.clone());
-                    connections.spawn(async move {
-                        let (app, door, handshakes) = opened;
-                        let Some(stream) = door.open(socket, address, handshakes, &app).await else { return };
-                        match protocol {
-                            Protocol::Http { router, builder } => {
-                                let draining = app.0.is_draining.clone();
-                                let shared = Connection::new(router, client, memory.clone(), writes, draining);
-                                let connection = Arc::new(shared);
-                                let service = ConnectionService(connection.clone());
-                                let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
-                                run(watcher.watch(serving), &connection, memory).await;
-                            }
-                            Protocol::Peers => {
-                                if let Err(error) = peers::serve_connection(stream, app).await {
-                                    tracing::debug!(%address, %error, "the connection of another node ended");
-                                }
-                            }
-                        }
-                    });
-                }
-                Err(error) if is_client_error(&error) => {}
-                Err(error) => {
-                    if throttle.is_due() {
-                        tracing::error!(%error, "a connection could not be accepted");
-                    }
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            },
-            // No connection waits to be accepted.
-            () = std::future::ready(()), if last_accepts.is_some() => break,
         }
-        if let Some(left) = &mut last_accepts {
-            match *left {
-                0 => break,
-                _ => *left -= 1,
+        drop(listener);
+        drain(&self.app, graceful, connections).await;
+    }
+
+    /// Takes what a connection needs. Refuses it if the most connections are open, or if there is no memory for it.
+    fn admit(&self, stream: TcpStream) -> Option<(Socket, ClientConnection)> {
+        let memory = self.app.memory();
+        let permit = self.permits.clone().try_acquire_owned().ok();
+        let reserved = self.acceptor.reserve(memory).ok();
+        let (Some(permit), Some(reserved)) = (permit, reserved) else {
+            if matches!(self.acceptor, Acceptor::Plain) {
+                refuse(&stream);
+            }
+            self.app.0.metrics.connections_refused.inc();
+            return None;
+        };
+        let patience = Patience { timeout: self.app.reader_timeout(), memory: memory.clone() };
+        Some(Socket::new(stream, permit, reserved, patience))
+    }
+
+    /// Serves a connection until it ends.
+    async fn serve(self, socket: Socket, client: ClientConnection, address: SocketAddr, watcher: Watcher) {
+        let Listening { app, acceptor, protocol, handshakes, .. } = self;
+        let writes = socket.activity().clone();
+        let Some(stream) = acceptor.accept(socket, address, handshakes, &app).await else { return };
+        match protocol {
+            Protocol::Http { router, builder } => {
+                let (memory, is_draining) = (app.memory().clone(), app.0.is_draining.clone());
+                let connection =
+                    Arc::new(Connection::new(router, client, memory.clone(), writes, is_draining));
+                let service = ConnectionService(connection.clone());
+                let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                run(watcher.watch(serving), &connection, memory).await;
+            }
+            Protocol::Peers => {
+                if let Err(error) = peers::serve_connection(stream, app).await {
+                    tracing::debug!(%address, %error, "the connection of another node ended");
+                }
             }
         }
     }
-    drop(listener);
+}
+
+/// Waits for the requests in flight, up to [`DRAIN_TIMEOUT`].
+async fn drain(app: &App, graceful: GracefulShutdown, mut connections: JoinSet<()>) {
     // A connection that was accepted a moment ago may not have sent its request yet.
     if app.0.is_draining.load(Ordering::Relaxed) {
         sleep(LAST_REQUESTS).await;

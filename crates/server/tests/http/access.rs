@@ -23,11 +23,7 @@ fn file(entries: &[&Entry]) -> limina_access::Tokens {
 pub(super) async fn protected(entries: &[&Entry]) -> (Server, Access) {
     let access = Access::new(file(entries));
     let policy = Policy::tokens(access.clone());
-    let server = start_app(|app| {
-        app.protect(policy);
-        app
-    })
-    .await;
+    let server = start_app(AppOptions { policy, ..AppOptions::default() }).await;
     (server, access)
 }
 
@@ -480,11 +476,8 @@ async fn browse(server: &Server, head: &str) -> (u16, Option<String>) {
 async fn without_tokens_pages_of_other_sites_are_kept_out() {
     let friend = "https://console.example.com";
     for (policy, is_loopback) in [(Policy::loopback(), true), (Policy::anyone(), false)] {
-        let server = start_app(|app| {
-            app.protect(policy.allow_origins(vec![friend.parse().unwrap()]));
-            app
-        })
-        .await;
+        let policy = policy.allow_origins(vec![friend.parse().unwrap()]);
+        let server = start_app(AppOptions { policy, ..AppOptions::default() }).await;
         let (elsewhere, get) = (if is_loopback { 403 } else { 200 }, "GET /v1/locks HTTP/1.1\r\n");
         for (headers, expect) in [
             ("Host: localhost:7070\r\n", 200),

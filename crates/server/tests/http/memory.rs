@@ -6,12 +6,8 @@ use limina_node::{Budget, memory::Kind};
 /// A server whose bodies may take 16 MiB, and its answers as much.
 async fn start_small() -> (Server, Budget) {
     let memory = Budget::new(64 * MIB as u64, &limina_node::Metrics::new());
-    let limit = memory.clone();
-    let server = start_app(|app| {
-        app.limit_memory(limit);
-        app
-    });
-    (server.await, memory)
+    let server = start_app(AppOptions { memory: memory.clone(), ..anyone() }).await;
+    (server, memory)
 }
 
 /// Waits until this much memory of the kind is in use.

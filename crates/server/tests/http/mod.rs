@@ -10,7 +10,7 @@ use limina_engine::{
     outcome::NamespaceInfo,
 };
 use limina_node::{Cluster, FollowError, NodeStatus, ShardStatus, Unavailable};
-use limina_server::{App, Backend, Metrics, Policy, backend::Pending, openapi_json, serve};
+use limina_server::{App, AppOptions, Backend, Metrics, Policy, backend::Pending, openapi_json, serve};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, Response};
 use serde_json::{Value as Json, json};
@@ -273,23 +273,27 @@ async fn start() -> Server {
 }
 
 async fn start_with(body_timeout: Duration) -> Server {
-    start_app(|app| app.with_body_timeout(body_timeout)).await
+    start_app(AppOptions { body_timeout, ..anyone() }).await
 }
 
 /// It bears with clients that take nothing for so long.
 async fn start_patient(reader_timeout: Duration) -> Server {
-    start_app(|app| app.with_reader_timeout(reader_timeout)).await
+    start_app(AppOptions { reader_timeout, ..anyone() }).await
 }
 
-async fn start_app(set: impl FnOnce(App) -> App) -> Server {
+/// Everybody is let in.
+fn anyone() -> AppOptions {
+    AppOptions { policy: Policy::anyone(), ..AppOptions::default() }
+}
+
+async fn start_app(options: AppOptions) -> Server {
     // The client in clients/rust gives reqwest TLS without a provider, and the tests' HTTP clients panic without one.
     let _another_test_was_first = rustls::crypto::ring::default_provider().install_default();
     let fake = Arc::new(Fake::default());
     fake.ready.store(true, Ordering::Relaxed);
     let mut registry = Registry::default();
     let metrics = Metrics::register(&mut registry);
-    let app = set(App::new(fake.clone(), metrics, Arc::new(registry)));
-    app.protect(Policy::anyone());
+    let app = App::new(fake.clone(), metrics, Arc::new(registry), options);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

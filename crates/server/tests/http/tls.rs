@@ -88,12 +88,7 @@ impl Files {
 }
 
 async fn start_tls(tls: Tls, max_connections: usize) -> Server {
-    start_app(|app| {
-        app.use_tls(tls);
-        app.limit_connections(max_connections);
-        app
-    })
-    .await
+    start_app(AppOptions { tls: Some(tls), max_connections, ..anyone() }).await
 }
 
 /// Connects as a client that trusts this authority, speaks these protocols, and has this certificate.
@@ -203,12 +198,8 @@ async fn who_reads_a_large_answer_gets_it_and_who_reads_nothing_is_cut_off() {
     let authority = Authority::new();
     let tls = Files::of(&authority.sign()).load(false).unwrap();
     let patient = start_tls(tls.clone(), 16).await;
-    let impatient = start_app(|app| {
-        let app = app.with_reader_timeout(Duration::from_millis(300));
-        app.use_tls(tls);
-        app
-    })
-    .await;
+    let reader_timeout = Duration::from_millis(300);
+    let impatient = start_app(AppOptions { tls: Some(tls), reader_timeout, ..anyone() }).await;
     [&patient, &impatient].iter().for_each(|server| server.answers(readers::large()));
     let mut reader = connect(&patient, &authority, &[], None).await.unwrap();
     let mut sleeper = connect(&impatient, &authority, &[], None).await.unwrap();

@@ -13,7 +13,7 @@ use limina_node::{
     StreamUpdate, Unavailable, peers::PeerFuture,
 };
 use limina_server::{
-    App, Backend, Metrics, PeerClient,
+    App, AppOptions, Backend, Metrics, PeerClient,
     backend::{Following, Pending},
     serve, serve_peers,
 };
@@ -252,8 +252,8 @@ impl Server {
         let _another_test_was_first = rustls::crypto::ring::default_provider().install_default();
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let app = App::new(backend, metrics, Arc::new(registry));
-        app.limit_memory(memory);
+        let options = AppOptions { memory, ..AppOptions::default() };
+        let app = App::new(backend, metrics, Arc::new(registry), options);
         let (stop, stopped) = oneshot::channel::<()>();
         let stopped = stopped.shared();
         let [for_nodes, for_clients] = [bind().await, bind().await];

@@ -33,104 +33,47 @@ pub(crate) fn default_namespace() -> Name {
     DEFAULT_NAMESPACE.clone()
 }
 
-/// The `{name}` of the path.
-pub(crate) struct LimitName(pub(crate) Name);
+/// Extractors of names in paths: how each is read, and the parameter that it is.
+macro_rules! path_names {
+    ($($(#[$doc:meta])* $name:ident: $read:ident($parameter:literal);)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name(pub(crate) Name);
 
-impl FromRequestParts<App> for LimitName {
-    type Rejection = Failure;
+        impl FromRequestParts<App> for $name {
+            type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LimitName, Failure> {
-        path_name(parts, "name")?.map(LimitName).ok_or_else(|| empty_name("name"))
-    }
+            async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<$name, Failure> {
+                $read(parts, $parameter).map($name)
+            }
+        }
+    )*};
 }
 
-/// The `{operation_id}` of the path.
-pub(crate) struct OperationId(pub(crate) Name);
-
-impl FromRequestParts<App> for OperationId {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<OperationId, Failure> {
-        path_name(parts, "operation_id")?.map(OperationId).ok_or_else(|| empty_name("operation_id"))
-    }
+path_names! {
+    /// The `{name}` of the path.
+    LimitName: required("name");
+    /// The `{operation_id}` of the path.
+    OperationId: required("operation_id");
+    /// The id of a decision: the `{operation_id}` of the path, or `batch` if the decision has that id.
+    DecisionId: name_or_segment("operation_id");
+    /// The name of a rule: the `{name}` of the path. A rule may have the name of a fixed path, such as `match` or `query`;
+    /// then the last segment of the path is its name.
+    RuleName: name_or_segment("name");
+    /// The name of an override: the `{override}` of the path, or `query` if the override has that name.
+    OverrideName: name_or_segment("override");
+    /// The `{set}` of the path: the name of a rule set.
+    RuleSetName: required("set");
+    /// The `{lease_id}` of the path.
+    LeaseId: required("lease_id");
+    /// The `{stream}` of the path.
+    StreamName: required("stream");
+    /// The id of a lock: the `{lock_id}` of the path, or `query` if the lock has that id.
+    LockId: name_or_segment("lock_id");
 }
 
-/// The id of a decision: the `{operation_id}` of the path, or `batch` if the decision has that id.
-pub(crate) struct DecisionId(pub(crate) Name);
-
-impl FromRequestParts<App> for DecisionId {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<DecisionId, Failure> {
-        name_or_segment(parts, "operation_id").map(DecisionId)
-    }
-}
-
-/// The name of a rule: the `{name}` of the path. A rule may have the name of a fixed path, such as `match` or `query`;
-/// then the last segment of the path is its name.
-pub(crate) struct RuleName(pub(crate) Name);
-
-impl FromRequestParts<App> for RuleName {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<RuleName, Failure> {
-        name_or_segment(parts, "name").map(RuleName)
-    }
-}
-
-/// The name of an override: the `{override}` of the path, or `query` if the override has that name.
-pub(crate) struct OverrideName(pub(crate) Name);
-
-impl FromRequestParts<App> for OverrideName {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<OverrideName, Failure> {
-        name_or_segment(parts, "override").map(OverrideName)
-    }
-}
-
-/// The `{set}` of the path: the name of a rule set.
-pub(crate) struct RuleSetName(pub(crate) Name);
-
-impl FromRequestParts<App> for RuleSetName {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<RuleSetName, Failure> {
-        path_name(parts, "set")?.map(RuleSetName).ok_or_else(|| empty_name("set"))
-    }
-}
-
-/// The `{lease_id}` of the path.
-pub(crate) struct LeaseId(pub(crate) Name);
-
-impl FromRequestParts<App> for LeaseId {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LeaseId, Failure> {
-        path_name(parts, "lease_id")?.map(LeaseId).ok_or_else(|| empty_name("lease_id"))
-    }
-}
-
-/// The `{stream}` of the path.
-pub(crate) struct StreamName(pub(crate) Name);
-
-impl FromRequestParts<App> for StreamName {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<StreamName, Failure> {
-        path_name(parts, "stream")?.map(StreamName).ok_or_else(|| empty_name("stream"))
-    }
-}
-
-/// The id of a lock: the `{lock_id}` of the path, or `query` if the lock has that id.
-pub(crate) struct LockId(pub(crate) Name);
-
-impl FromRequestParts<App> for LockId {
-    type Rejection = Failure;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<LockId, Failure> {
-        name_or_segment(parts, "lock_id").map(LockId)
-    }
+/// The decoded parameter of the path.
+fn required(parts: &Parts, parameter: &str) -> Result<Name, Failure> {
+    path_name(parts, parameter)?.ok_or_else(|| empty_name(parameter))
 }
 
 /// The decoded parameter of the path. If the router matched a fixed path instead, the last segment of the path.

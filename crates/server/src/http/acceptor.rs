@@ -1,4 +1,4 @@
-//! Who comes in at a listener: clients, with TLS or without, or other nodes.
+//! Who may connect to a listener: clients, with TLS or without, or other nodes.
 
 use super::{
     App,
@@ -15,9 +15,9 @@ use limina_node::{
 use std::{net::SocketAddr, sync::Arc};
 use tokio_rustls::server::TlsStream;
 
-/// Who comes in at a listener. Cheap to clone.
+/// Who may connect to a listener. Cheap to clone.
 #[derive(Clone)]
-pub(super) enum Door {
+pub(super) enum Acceptor {
     /// Every client.
     Plain,
     /// Clients over TLS.
@@ -26,20 +26,20 @@ pub(super) enum Door {
     Peers(Arc<Identity>),
 }
 
-impl Door {
+impl Acceptor {
     /// The memory of a connection. Clients get a part of the budget. Nodes are always reached, because the clients of other nodes
     /// must be able to release what they hold; nodes are few.
     pub(super) fn reserve(&self, memory: &Budget) -> Result<Reservation, MemoryFull> {
         let reserve = |bytes| memory.reserve(Kind::Connections, bytes, Priority::Reachable);
         match self {
-            Door::Plain => reserve(CONNECTION),
-            Door::Tls(_) => reserve(CONNECTION + TLS_CONNECTION),
-            Door::Peers(_) => Ok(memory.reserve_anyway(Kind::Connections, CONNECTION + TLS_CONNECTION)),
+            Acceptor::Plain => reserve(CONNECTION),
+            Acceptor::Tls(_) => reserve(CONNECTION + TLS_CONNECTION),
+            Acceptor::Peers(_) => Ok(memory.reserve_anyway(Kind::Connections, CONNECTION + TLS_CONNECTION)),
         }
     }
 
-    /// Lets a connection in, after the TLS handshake if there is one. None if it is refused.
-    pub(super) async fn open(
+    /// Accepts a connection, after the TLS handshake if there is one. None if it is refused.
+    pub(super) async fn accept(
         self,
         socket: Socket,
         address: SocketAddr,
@@ -47,20 +47,22 @@ impl Door {
         app: &App,
     ) -> Option<Transport> {
         let stopping = app.stopping().subscribe();
-        let opened = match &self {
-            Door::Plain => return Some(Transport::Plain(socket)),
-            Door::Tls(tls) => handshakes.run(socket, tls.config(), stopping, async |stream| Ok(stream)).await,
-            Door::Peers(identity) => {
+        let accepted = match &self {
+            Acceptor::Plain => return Some(Transport::Plain(socket)),
+            Acceptor::Tls(tls) => {
+                handshakes.run(socket, tls.config(), stopping, async |stream| Ok(stream)).await
+            }
+            Acceptor::Peers(identity) => {
                 let admit = async |stream: TlsStream<Socket>| {
                     identity.welcome(stream).await?.ok_or(HandshakeError::Stranger)
                 };
                 handshakes.run(socket, identity.server_config(), stopping, admit).await
             }
         };
-        match opened {
+        match accepted {
             Ok(stream) => Some(Transport::Tls(Box::new(stream))),
             Err(error) => {
-                let listener = self.word();
+                let listener = self.listener_label();
                 if let Some(reason) = error.reason() {
                     app.0.metrics.handshake_failed(listener, reason);
                 }
@@ -71,10 +73,10 @@ impl Door {
     }
 
     /// The value of the label `listener`.
-    pub(super) fn word(&self) -> &'static str {
+    pub(super) fn listener_label(&self) -> &'static str {
         match self {
-            Door::Plain | Door::Tls(_) => "clients",
-            Door::Peers(_) => "peers",
+            Acceptor::Plain | Acceptor::Tls(_) => "clients",
+            Acceptor::Peers(_) => "peers",
         }
     }
 }
