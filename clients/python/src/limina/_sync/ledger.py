@@ -27,7 +27,7 @@ class Ledger:
         skip_existing_holds: bool = False,
         expires_after: Seconds | None = None,
     ) -> Held:
-        """Holds all amounts, or none: `hold("order-17", {"card-1/daily": 700})`. Raises `Refused` at a ceiling."""
+        """Holds all amounts, or none: `hold("order-17", {"card-1/2026-11-18": 700})`. Raises `Refused` at a ceiling."""
         body = fields(
             operation_id=operation_id,
             changes=holds_of(changes),
