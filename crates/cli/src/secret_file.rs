@@ -2,13 +2,22 @@
 
 use serde::de::DeserializeOwned;
 
-/// Reads such a file. The error names the line, but shows nothing of it: errors end up in logs.
+/// Reads such a file. The error names the line and its key, but shows no value: errors end up in logs.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     toml::from_str(text).map_err(|error| {
         let begin = error.span().map_or(text.len(), |span| span.start);
-        let line = text.as_bytes()[..begin].iter().filter(|byte| **byte == b'\n').count() + 1;
-        format!("line {line}: {}", error.message().replace('\n', " "))
+        let before = text.get(..begin).unwrap_or(text);
+        let number = before.matches('\n').count() + 1;
+        let line = text.lines().nth(number - 1).unwrap_or_default();
+        let key = line.split_once('=').map(|(key, _)| key.trim()).filter(|key| is_plain(key));
+        let key = key.map_or(String::new(), |key| format!(", {key}"));
+        format!("line {number}{key}: {}", error.message().replace('\n', " "))
     })
+}
+
+/// Whether the text is a key without quotes.
+fn is_plain(key: &str) -> bool {
+    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
 #[cfg(test)]
@@ -24,17 +33,18 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_line_and_shows_nothing_of_it() {
+    fn an_error_names_the_line_and_shows_no_value() {
         #[track_caller]
         fn check(text: &str, expect: &str) {
             let error = parse::<File>(text).expect_err("it is not valid");
             assert!(error.starts_with(expect), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
-        check("token = \"secret", "line 1: ");
-        check("# a\ntoken = secret\n", "line 2: ");
-        check("token = \"secret\"\ntoken = \"secret\"\n", "line 2: duplicate key");
-        check("token = [\"secret\"]\n", "line 1: invalid type");
-        check("\n\nother = \"secret\"\n", "line 3: unknown field");
+        check("token = \"secret", "line 1, token: ");
+        check("# a\ntoken = secret\n", "line 2, token: ");
+        check("token = \"secret\"\ntoken = \"secret\"\n", "line 2, token: duplicate key");
+        check("token = [\"secret\"]\n", "line 1, token: invalid type");
+        check("\n\nother = \"secret\"\n", "line 3, other: unknown field");
+        check("token \"secret\"\n", "line 1: ");
     }
 }

@@ -62,11 +62,13 @@ memory_refusals counter
 namespaces gauge
 queue_depth gauge
 queue_wait_seconds histogram
+quota_refusals counter
 resident_state_bytes gauge
 shard_losses counter
 shards_open gauge
 storage_full gauge
 timers gauge
+unavailable counter
 ";
 
 const UNITS: &str = "
