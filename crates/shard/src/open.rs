@@ -47,9 +47,13 @@ impl<T> Open<T> {
     /// Whether the batch has enough work or bytes. The engine counts bytes that it may not write in the end. A batch with
     /// nothing to seal must never count as full, because no seal would ever empty it.
     pub(crate) fn has_enough(&self, options: &Options) -> bool {
-        !self.building.is_empty
-            && (self.building.work >= options.max_batch_work
-                || self.engine.unsealed_bytes() >= options.max_batch_bytes)
+        let has_work = !self.building.is_empty && self.building.work >= options.max_batch_work;
+        has_work || self.has_enough_bytes(options)
+    }
+
+    /// Whether the batch has enough bytes, so that not even a timer is added.
+    pub(crate) fn has_enough_bytes(&self, options: &Options) -> bool {
+        !self.building.is_empty && self.engine.unsealed_bytes() >= options.max_batch_bytes
     }
 
     /// Adds a decision to the batch. A relaxed outcome is released at once instead, and a request that has to wait is

@@ -209,12 +209,15 @@ impl<T> Open<T> {
                     self.record_decision(round.now, work, may_be_partly_stored, applied, outputs);
                 }
             }
-            // Due timers are always completed, because shard time has reached this round's instant, and nothing due by
-            // then may be left when a client is answered. Timers come first in a round, so only background work can
-            // follow a request, and the engine will offer that again.
-            if self.has_enough(options)
-                && let Some(Work::Request(..)) = round.work.front()
-            {
+            // Shard time has reached this round's instant, and nothing due by then may be left when a client of the round is
+            // answered. So the round ends before its timers are done only if they have written as much as a batch may have: then
+            // the rest of them comes before the requests of the next round too. The engine offers timers and background work again.
+            let is_over = match round.work.front() {
+                Some(Work::Request(..)) => self.has_enough(options),
+                Some(Work::Due(_)) => self.has_enough_bytes(options),
+                None => false,
+            };
+            if is_over {
                 for work in round.work.drain(..).rev() {
                     if let Work::Request(ticket, job) = work {
                         queue.push_front(ticket, job);

@@ -62,6 +62,40 @@ fn a_batch_ends_where_it_has_enough_bytes() {
     check(10_000, 5);
 }
 
+/// Everything expires at one instant. A request that comes then is answered when all of it has.
+#[test]
+fn timers_that_are_due_together_are_split_into_batches_too() {
+    let max_batch_bytes = 200;
+    let mut shard = Shard::new(Options { max_batch_bytes, ..Options::default() });
+    let engine = Engine::open(EngineOptions::default(), []).unwrap();
+    shard.handle_opened(engine, Time(1), Opening::Interrupted);
+    for number in 0..REQUESTS {
+        shard.handle_request(number, large(number)).unwrap();
+    }
+    while let Some(output) = shard.poll(Time(1)) {
+        if let Output::Append { .. } = output {
+            shard.handle_persisted();
+        }
+    }
+    shard.handle_request(0, large(0)).unwrap();
+    let (mut appends, mut is_answered) = (0, false);
+    while let Some(output) = shard.poll(Time(20_000)) {
+        match output {
+            Output::Append { writes, .. } => {
+                let bytes = writes.iter().map(|write| write.key.len() + write.value.map_or(0, <[u8]>::len));
+                let bytes: usize = bytes.sum();
+                assert!(bytes < max_batch_bytes + 2_000, "an append of {bytes} bytes");
+                appends += 1;
+                shard.handle_persisted();
+            }
+            Output::Reply(reply) => is_answered = reply.result.unwrap().is_done(),
+            _ => {}
+        }
+    }
+    assert!(appends > 3, "{appends} appends");
+    assert!(is_answered, "the lock that it wants has expired");
+}
+
 fn limiter(command: limiter::Command) -> Request {
     let namespace = Name::new("n").unwrap();
     Request::new(namespace, Command::Limiter(command))

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use limina_store::{
-    Answer, FreeSpace, Journal, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
-    embedded::{Embedded, EmbeddedOptions},
+    Answer, BulkLoader, FreeSpace, Journal, Read, Record, Records, Seq, ShardId, ShardStore,
+    ShardStoreOptions, StoreError,
+    embedded::{Embedded, EmbeddedLoader, EmbeddedOptions},
 };
 use std::{
     os::unix::fs::{DirBuilderExt, PermissionsExt},
@@ -127,6 +128,21 @@ async fn only_its_own_user_may_enter_a_directory_that_the_store_makes() {
         drop(Embedded::open(path, options()).expect("open"));
     }
     assert_eq!((mode(&made), mode(&existing)), (0o700, 0o750));
+}
+
+/// Another key of the hash would look for namespaces in other shards.
+#[tokio::test]
+async fn an_import_without_its_metadata_is_not_taken_for_a_new_store() {
+    let home = directory();
+    let mut import = EmbeddedLoader::begin(home.path(), options()).expect("begin");
+    let record = Record { key: key(1), value: Some(value(1)) };
+    import.put(SHARD, Records::from_iter([record])).await.expect("put");
+    import.finish().await.expect("finish");
+    std::fs::remove_file(home.path().join("limina.meta")).expect("it was there");
+    let Err(StoreError::Unusable(words)) = Embedded::open(home.path(), options()) else {
+        panic!("another store was made")
+    };
+    assert!(words.contains("limina.meta is missing"), "{words}");
 }
 
 #[tokio::test]

@@ -14,6 +14,9 @@ impl World {
         self.waiting -= 1;
         let has_begun = self.begun.contains(&request);
         self.begun.retain(|other| *other != request);
+        if let Some(place) = self.open_batches.iter().position(|other| *other == request) {
+            self.open_batches.swap_remove(place);
+        }
         self.tell_followers(&request, &result)?;
         if let Some(key) = key_of_change(&request)
             && let Some(place) = self.keys_in_use.iter().position(|other| *other == key)
@@ -45,8 +48,9 @@ impl World {
             }
             Err(Failure::Closing) => Fate::GivenUp,
             Err(failure @ (Failure::StorageFull | Failure::Unavailable)) => {
-                // If another request has the same key, that one may be the batch that has begun.
-                if has_begun && decided_at.is_some() && !may_be_key_in_use {
+                // If another request has the same key, or is the same, that one may be the batch that has begun.
+                let is_another = may_be_key_in_use || self.open_batches.contains(&request);
+                if has_begun && decided_at.is_some() && !is_another {
                     return Err(format!("{failure:?}, but some items may be stored: {request:?}"));
                 }
                 Fate::NotDone(lost)

@@ -8,7 +8,7 @@ mod opening;
 
 use crate::{
     followers::{Counts, Followers},
-    model::{Bounds, Fate, Judge, waits_in_a_queue},
+    model::{Bounds, Fate, Judge, is_batch, waits_in_a_queue},
     random::Random,
     workload::Workload,
 };
@@ -186,6 +186,8 @@ struct World {
     slice_work: usize,
     /// The batches that have done a slice since the shard was opened, and are not done.
     begun: Vec<Request>,
+    /// The batches that have no answer.
+    open_batches: Vec<Request>,
     /// Decisions that became known before earlier ones, by their order.
     early: BTreeMap<u64, (Time, Request, Fate)>,
     /// The number of this shard's decisions that the judge has received.
@@ -254,6 +256,7 @@ impl World {
             build_slice: 1 + random.below(4) as usize,
             slice_work: *random.pick(&[1, 10, 30, 100, 4_096]),
             begun: Vec::new(),
+            open_batches: Vec::new(),
             early: BTreeMap::new(),
             judged: 0,
             keys_in_use: Vec::new(),
@@ -412,9 +415,11 @@ impl World {
 
     fn submit(&mut self, request: Request) {
         let key = key_of_change(&request);
+        let batch = is_batch(&request).then(|| request.clone());
         if self.shard.handle_request(request.clone(), request).is_ok() {
             self.waiting += 1;
             self.keys_in_use.extend(key);
+            self.open_batches.extend(batch);
         }
     }
 

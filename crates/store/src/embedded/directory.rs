@@ -106,17 +106,27 @@ pub(super) fn subdirectory(directory: &Path, name: &str) -> Result<PathBuf, Stor
     Ok(path)
 }
 
+/// Only the server's user may enter a directory that is made: its files contain secrets of clients, such as the sessions of locks. A
+/// directory that exists keeps its mode.
 fn create(directory: &Path) -> Result<(), StoreError> {
     if directory.exists() && !directory.is_dir() {
         return Err(StoreError::Unusable(format!("{} is not a directory", directory.display())));
     }
-    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let created = parent.map_or(Ok(()), std::fs::create_dir_all).and_then(|()| {
-        // Only the server's user may enter it: the files contain secrets of clients, such as the sessions of locks. A directory that
-        // exists keeps its mode.
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)
-    });
-    created.map_err(|error| StoreError::io("creating", directory.display().to_string(), error))
+    make(directory, 0o700).map_err(|error| StoreError::io("creating", directory.display().to_string(), error))
+}
+
+/// Makes a directory that does not exist, with its parents, and syncs each into its parent.
+fn make(directory: &Path, mode: u32) -> std::io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let parent = match directory.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    make(parent, 0o777)?;
+    DirBuilder::new().recursive(true).mode(mode).create(directory)?;
+    File::open(parent)?.sync_all()
 }
 
 /// Syncs a directory, or a file.

@@ -105,14 +105,21 @@ impl Embedded {
         let table_options =
             TableOptions { cache_bytes: options.cache_bytes, cached_files: options.cached_files };
         let table = FjallTable::open(&table_directory, table_options, known.is_some())?;
+        // After an import there are records before the first append.
+        let has_data = || -> Result<bool, StoreError> {
+            let is_appended_to = |shard| journal.last_seq(shard) > Seq::ZERO;
+            Ok((0..shards).map(ShardId).any(is_appended_to)
+                || !table.each_applied()?.is_empty()
+                || table.has_records()?)
+        };
+        if known.is_none() && has_data()? {
+            return Err(StoreError::Unusable(format!(
+                "data directory {} holds data, but its file limina.meta is missing",
+                directory.display()
+            )));
+        }
         for shard in (0..shards).map(ShardId) {
             let applied = table.applied_now(shard)?;
-            if known.is_none() && applied.max(journal.last_seq(shard)) > Seq::ZERO {
-                return Err(StoreError::Unusable(format!(
-                    "data directory {} holds data, but its file limina.meta is missing",
-                    directory.display()
-                )));
-            }
             check_applied(&journal, &table, shard, applied)?;
             journal.release(shard, applied);
         }

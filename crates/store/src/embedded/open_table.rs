@@ -233,6 +233,16 @@ impl OpenTable {
         })
     }
 
+    /// Whether any shard has a record.
+    pub(super) fn has_records(&self) -> Result<bool, StoreError> {
+        for guard in self.records.iter() {
+            if self.checked(guard)?.0 != MARKER_SHARD {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The applied seq of every shard.
     pub(super) fn each_applied(&self) -> Result<Vec<(ShardId, Seq)>, StoreError> {
         let applied = self.applied.iter().map(|guard| {

@@ -122,6 +122,11 @@ impl FjallTable {
         self.shared.current()?.catch_panics(|table| table.each_record(each))
     }
 
+    /// Whether any shard has a record.
+    pub(super) fn has_records(&self) -> Result<bool, StoreError> {
+        self.shared.current()?.catch_panics(OpenTable::has_records)
+    }
+
     /// The applied seq of every shard.
     pub(super) fn each_applied(&self) -> Result<Vec<(ShardId, Seq)>, StoreError> {
         self.shared.current()?.catch_panics(OpenTable::each_applied)

@@ -19,7 +19,14 @@ const STATE: &str = "
         EXISTS (SELECT FROM limina.node WHERE expires_at > clock_timestamp())";
 
 /// Nodes that use the schema already have to wait.
-const LOCK: &str = "LOCK TABLE limina.node, limina.shard, limina.journal, limina.record IN EXCLUSIVE MODE";
+const LOCK: &str =
+    "LOCK TABLE limina.node, limina.shard, limina.journal, limina.record, limina.filter IN EXCLUSIVE MODE";
+
+/// What earlier nodes have left behind. Their filters do not know the keys of the import, and a node that was suspended, and does not
+/// know yet that its tenure has ended, must not write over it.
+const FORGET: &str = "
+    DELETE FROM limina.filter;
+    UPDATE limina.shard SET epoch = epoch + 1, owner = NULL, is_handed = false, handed_at = NULL, handed_time = NULL";
 
 const COPY: &str = "COPY limina.record (shard, head, digest, rest, value) FROM STDIN BINARY";
 const COLUMNS: [Type; 5] = [Type::INT4, Type::BYTEA, Type::BYTEA, Type::BYTEA, Type::BYTEA];
@@ -42,6 +49,7 @@ impl PostgresLoader {
         check_empty(&session, connector.location()).await?;
         session.execute(LOCK).await?;
         check_empty(&session, connector.location()).await?;
+        session.execute(FORGET).await?;
         Ok(PostgresLoader { session, sharding })
     }
 }

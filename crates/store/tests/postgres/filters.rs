@@ -2,8 +2,9 @@
 
 use crate::database;
 use limina_store::{
-    Answer, FilterCounts, FilteredKeys, Read, Record, Seq, ShardId, ShardStore, ShardStoreOptions,
-    postgres::Postgres,
+    Answer, BulkLoader, FilterCounts, FilteredKeys, Read, Record, Records, Seq, ShardId, ShardStore,
+    ShardStoreOptions,
+    postgres::{Postgres, PostgresLoader},
 };
 use std::sync::{Arc, atomic::Ordering};
 
@@ -64,6 +65,21 @@ async fn filled() -> String {
 
 async fn execute(url: &str, sql: &str) {
     database::execute(url, sql, &[]).await;
+}
+
+/// A node has stored the filter of an empty shard before the import.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_an_import_are_known() {
+    let url = database::new_database();
+    let suspended = check(&url, 1, 0).await;
+    execute(&url, "UPDATE limina.node SET expires_at = now()").await;
+    let mut import = PostgresLoader::begin(&url, None).await.expect("nobody uses the database");
+    let records = (0..KNOWN).map(|number| Record { key: key(number), value: Some("value".into()) });
+    import.put(SHARD, Records::from_iter(records)).await.expect("put");
+    import.finish().await.expect("finish");
+    check(&url, 2, KNOWN).await;
+    let late = suspended.append(suspended.seq().next(), vec![Record { key: key(0), value: None }]).await;
+    assert!(late.is_err(), "a node from before the import has written over it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
