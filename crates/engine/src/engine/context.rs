@@ -121,6 +121,7 @@ impl Context {
             for (wait, outcome) in families.take_completed() {
                 if let Some(draft) = drafts.remove(&wait)
                     && outcome.is_done()
+                    && turn.head.position != before.0
                 {
                     let (target, after) = draft.store(&mut turn, families, &outcome);
                     // A change that waited behind this one begins where this one has ended.

@@ -54,9 +54,9 @@ struct Backfill {
 }
 
 impl RuleChangeQueue {
-    /// Whether a backfill is under way, so that [`continue_backfill`] must be called.
+    /// Whether a backfill is under way, or changes wait behind one that has ended, so that [`continue_backfill`] must be called.
     pub(crate) fn is_busy(&self) -> bool {
-        self.current.is_some()
+        self.current.is_some() || !self.waiting.is_empty()
     }
 
     pub(super) fn resident_bytes(&self) -> u64 {
@@ -109,6 +109,17 @@ pub(crate) fn begin(
         limiter.rule_changes.waiting.push_back(QueuedChange { wait, change: change.clone(), bytes });
         return Attempt::Waits;
     }
+    attempt(limiter, turn, change, wait, slice)
+}
+
+/// Makes a change, or begins its backfill. No other change is under way.
+fn attempt(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    change: &Change,
+    wait: WaitId,
+    slice: usize,
+) -> Attempt<Result<Reply, Refusal>> {
     let plan = match prepare(limiter, turn, change) {
         Ok(plan) => plan,
         Err(refusal) => return Attempt::Done(Err(refusal)),
@@ -126,23 +137,25 @@ pub(crate) fn begin(
     }
 }
 
-/// Counts the next slice. After the last one, completes the change and begins the waiting ones, up to one that needs a
-/// backfill of several slices.
+/// Counts the next slice, and completes the change after the last one. If no change is under way, begins the next one that waits: one
+/// at a time, because each has a position and a record of the audit of its own, and may be much work.
 pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slice: usize) {
     turn.begin_family(limiter.resident_bytes());
-    let counted = count_slice(limiter, turn, slice);
-    if counted == Ok(false) {
-        return;
-    }
-    let Some(backfill) = limiter.rule_changes.current.take() else { return };
-    let wait = backfill.wait;
-    let result = end(limiter, turn, backfill, counted.err());
-    limiter.rule_changes.completed.push((wait, result));
-    while let Some(QueuedChange { wait, change, bytes }) = limiter.rule_changes.waiting.pop_front() {
+    if limiter.rule_changes.current.is_some() {
+        let counted = count_slice(limiter, turn, slice);
+        if counted != Ok(false)
+            && let Some(backfill) = limiter.rule_changes.current.take()
+        {
+            // The rule has an earlier position. Others may have been used since.
+            turn.advance();
+            let wait = backfill.wait;
+            let result = end(limiter, turn, backfill, counted.err());
+            limiter.rule_changes.completed.push((wait, result));
+        }
+    } else if let Some(QueuedChange { wait, change, bytes }) = limiter.rule_changes.waiting.pop_front() {
         limiter.rule_changes.bytes -= bytes;
-        match begin(limiter, turn, &change, wait, slice) {
-            Attempt::Done(result) => limiter.rule_changes.completed.push((wait, result)),
-            Attempt::Waits | Attempt::TooManyWaiting => break,
+        if let Attempt::Done(result) = attempt(limiter, turn, &change, wait, slice) {
+            limiter.rule_changes.completed.push((wait, result));
         }
     }
 }

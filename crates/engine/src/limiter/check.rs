@@ -281,6 +281,17 @@ pub(super) fn take(
     (unleased, leased) != (before.unleased, before.leased)
 }
 
+/// Marks the windows of these steps to be written. Counters are marked when they change.
+pub(super) fn write_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: &[Undo]) {
+    for step in steps {
+        let Undo::Window(owner, values, _) = step else { continue };
+        if let Some(index) = limiter.groups.find(*owner, values.as_bytes()) {
+            turn.changes.will_write(WINDOW_BYTES + values.as_bytes().len());
+            limiter.groups.change(index, WriteWhen::Now, |_| {});
+        }
+    }
+}
+
 pub(super) fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
     for step in steps.into_iter().rev() {
         match step {

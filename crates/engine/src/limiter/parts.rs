@@ -167,7 +167,8 @@ pub(crate) fn decide(
                 exceeded = check::check_quotas(limiter, turn, entry, own, TakeKind::Part).err();
             }
             is_window_changed |= own.iter().any(|group| !group.is_count());
-            check::take(limiter, turn, entry, own, TakeKind::Part, WriteWhen::Now, Some(&mut undo));
+            // What is taken may be undone, so it is marked to be written at the end.
+            check::take(limiter, turn, entry, own, TakeKind::Part, WriteWhen::Never, Some(&mut undo));
         }
         undo_ends.push(undo.len());
     }
@@ -185,6 +186,7 @@ pub(crate) fn decide(
         check::undo_all(limiter, turn, undo);
     } else {
         limiter.last_taken_at = Some(now);
+        check::write_all(limiter, turn, &undo);
         let mut windows = taken_windows(limiter, turn, &undo, &undo_ends, &is_estimate);
         // An estimate of nothing is settled too.
         for (entry, own) in windows.iter_mut().enumerate() {

@@ -172,6 +172,24 @@ impl Bench {
                 }
                 self.line("reopen")
             }
+            // From the next opening on, so many counters are counted at once.
+            "count-slice" => {
+                self.options.backfill_slice = words[0].parse().unwrap();
+                String::new()
+            }
+            "backfill" => {
+                let mut told = Vec::new();
+                while let Some(due) = self.engine.next_backfill() {
+                    self.with_fetching(|engine, now, fetched| engine.apply_due(now, due, fetched));
+                    told.extend(self.completions());
+                }
+                lines(told.into_iter())
+            }
+            // How many records the changes since the last seal are.
+            "writes" => {
+                let writes = self.engine.seal().writes.iter().count();
+                format!("{writes} records")
+            }
             "sweep" => {
                 let mut slices = 0;
                 while let Some(due) = self.engine.next_sweep() {
