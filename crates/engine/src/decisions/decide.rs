@@ -12,7 +12,7 @@ use crate::{
     Millis, Position, Quota, QuotaExceeded, Time, WaitId,
     answer_size::{self, AnswerBudget},
     events::{self, RefusedEvent},
-    ledger::{self, Ledger, RefusedHold, operations},
+    ledger::{self, HoldState, Ledger, RefusedHold, operations},
     limiter::{
         self, HeldBy,
         parts::{EXPLAINED, Mode},
@@ -182,10 +182,22 @@ fn find_used_id(ledger: &Ledger, turn: &Turn<'_>, request: &Decide) -> Result<Op
             (Some(ended), _) => {
                 in_final_state(Some(ended.answer.state), ended.answer.position.ok_or(ReadError::Unreadable)?)
             }
-            (None, Some(operation)) => in_final_state(None, operation.view),
+            (None, Some(operation)) => in_final_state(Some(final_state(&operation)), operation.view),
             (None, None) => Ok(None),
         }
     })
+}
+
+/// How an operation of the ledger that is not open has ended.
+fn final_state(operation: &operations::Operation) -> State {
+    let states = || operation.holds.iter().map(|hold| hold.state);
+    if states().any(|state| matches!(state, HoldState::Committed { .. })) {
+        State::Committed
+    } else if states().all(|state| matches!(state, HoldState::RolledBack { expired: true, .. })) {
+        State::Expired
+    } else {
+        State::RolledBack
+    }
 }
 
 /// The first of the mistakes that a request can contain, in the order of the contract.

@@ -220,8 +220,14 @@ pub(super) fn is_refused_by(
 
 /// How to undo one change of a check.
 pub(super) enum Undo {
-    /// Restores the window's state; `None` removes the window.
-    Window(GroupOwner, KeyValues, Option<GroupState>),
+    /// Restores the window's state; without one, removes the window.
+    Window {
+        owner: GroupOwner,
+        values: KeyValues,
+        before: Option<GroupState>,
+        /// See [`TouchedGroup::is_limit`].
+        is_limit: bool,
+    },
     Counter(KeyValues, Counter),
 }
 
@@ -239,7 +245,8 @@ pub(super) fn take(
     for group in groups.iter_mut().filter(|group| !group.is_count()) {
         if let Some(undo) = undo.as_deref_mut() {
             let before = state_at(limiter, group.index).cloned();
-            undo.push(Undo::Window(group.owner, group.values.clone(), before));
+            let (owner, values, is_limit) = (group.owner, group.values.clone(), group.is_limit);
+            undo.push(Undo::Window { owner, values, before, is_limit });
         }
         let index = match group.index {
             Some(index) => index,
@@ -284,7 +291,7 @@ pub(super) fn take(
 /// Marks the windows of these steps to be written. Counters are marked when they change.
 pub(super) fn write_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: &[Undo]) {
     for step in steps {
-        let Undo::Window(owner, values, _) = step else { continue };
+        let Undo::Window { owner, values, .. } = step else { continue };
         if let Some(index) = limiter.groups.find(*owner, values.as_bytes()) {
             turn.changes.will_write(WINDOW_BYTES + values.as_bytes().len());
             limiter.groups.change(index, WriteWhen::Now, |_| {});
@@ -295,7 +302,7 @@ pub(super) fn write_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: &[Und
 pub(super) fn undo_all(limiter: &mut Limiter, turn: &mut Turn<'_>, steps: Vec<Undo>) {
     for step in steps.into_iter().rev() {
         match step {
-            Undo::Window(owner, values, before) => {
+            Undo::Window { owner, values, before, .. } => {
                 limiter.groups.restore(owner, &values, before, turn.namespace, turn.changes);
             }
             Undo::Counter(key_values, before) => {

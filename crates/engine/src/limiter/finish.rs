@@ -12,7 +12,7 @@ use super::{
     terms::{NewOverride, NewRule, SetOverrides},
     window::BucketClock,
 };
-use crate::{Name, key_values::KeyValues, turn::Turn};
+use crate::{Name, Position, key_values::KeyValues, turn::Turn};
 use alloc::sync::Arc;
 
 /// Carries out a plan, after its backfill.
@@ -32,8 +32,8 @@ pub(super) fn finish(limiter: &mut Limiter, turn: &mut Turn<'_>, plan: Plan) -> 
         match step {
             Step::ChangeRule(number, terms, set) => change_in_place(limiter, turn, number, terms, set),
             Step::DeleteRule(number) => delete_rule(limiter, turn, number),
-            Step::PutOverride { rule, new, is_of_set } => {
-                put_override_in_place(limiter, turn, rule, new, is_of_set);
+            Step::PutOverride { rule, new, is_of_set, created_at } => {
+                put_override_in_place(limiter, turn, rule, new, is_of_set, created_at);
             }
             Step::DeleteOverride(number, name) => drop(delete_override(limiter, turn, number, &name)),
             Step::PutSet(set, overrides) => put_set(limiter, turn, set, overrides),
@@ -150,6 +150,7 @@ fn put_override_in_place(
     number: RuleNumber,
     new: NewOverride,
     is_of_set: bool,
+    created_at: Option<Position>,
 ) {
     let position = turn.advance();
     let rule = limiter.rules.at(number);
@@ -166,6 +167,7 @@ fn put_override_in_place(
         return;
     }
     let mut stored = StoredOverride::new(new, position, turn.now, is_of_set);
+    stored.created_at = created_at.unwrap_or(stored.created_at);
     if let Some(old) = delete_override(limiter, turn, number, &stored.terms.name) {
         stored.created_at = old.stored.created_at;
     }

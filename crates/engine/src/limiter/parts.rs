@@ -99,6 +99,8 @@ pub(crate) struct TakenWindow {
     owner: GroupOwner,
     values: KeyValues,
     at: TakenAt,
+    /// Whether the window has decided. If an override has, the window of the rule's own group only counts what passes.
+    is_limit: bool,
 }
 
 impl TakenWindow {
@@ -196,6 +198,7 @@ pub(crate) fn decide(
                     owner: group.owner,
                     values: group.values.clone(),
                     at: TakenAt::Window(now),
+                    is_limit: group.is_limit,
                 }));
             }
         }
@@ -238,10 +241,12 @@ fn taken_windows(
     for (entry, end) in undo_ends.iter().enumerate() {
         let mut own = Vec::new();
         for index in (begin..*end).filter(|_| is_settled(entry)) {
-            let Undo::Window(owner, values, before) = &undo[index] else { continue };
+            let Undo::Window { owner, values, before, is_limit } = &undo[index] else { continue };
             // The state after this step is the one before the next step at the same window.
             let next = undo[index + 1..].iter().find_map(|step| match step {
-                Undo::Window(o, v, before) if o == owner && v == values => Some(before.as_ref()),
+                Undo::Window { owner: o, values: v, before, .. } if o == owner && v == values => {
+                    Some(before.as_ref())
+                }
                 _ => None,
             });
             let Some(group) = limiter.groups.find(*owner, values.as_bytes()) else { continue };
@@ -252,7 +257,7 @@ fn taken_windows(
                 limiter.groups.change(group, WriteWhen::Now, |state| {
                     at = meter.taken(before.as_ref(), &after, state, turn.now, turn.head.position);
                 });
-                own.push(TakenWindow { owner: *owner, values: values.clone(), at });
+                own.push(TakenWindow { owner: *owner, values: values.clone(), at, is_limit: *is_limit });
             }
         }
         begin = *end;
@@ -277,6 +282,12 @@ pub(crate) fn settle(
     for window in windows.iter().filter(|_| taken != actual) {
         let key = GroupKey { owner: window.owner, values: window.values.clone() };
         let Some(meter) = meter_of(&limiter.rules, &key) else { continue };
+        let is_shadow = match key.owner {
+            GroupOwner::Rule(generation) => {
+                limiter.rules.by_generation(generation).is_some_and(|rule| rule.head.is_shadow)
+            }
+            GroupOwner::Override { .. } | GroupOwner::Request(_) => false,
+        };
         let index = match limiter.groups.find(key.owner, key.values.as_bytes()) {
             Some(index) => index,
             None if actual < taken => continue,
@@ -284,7 +295,8 @@ pub(crate) fn settle(
         };
         turn.changes.will_write(check::WINDOW_BYTES + key.values.as_bytes().len());
         limiter.groups.change(index, WriteWhen::Now, |state| match actual.checked_sub(taken) {
-            Some(more) => meter.take_past_limit(state, at, more),
+            Some(more) if window.is_limit => meter.take_past_limit(state, at, more),
+            Some(more) => meter.take(state, at, more, is_shadow),
             None => meter.refund(state, at, window.at, taken, actual),
         });
     }

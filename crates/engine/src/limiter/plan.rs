@@ -6,7 +6,7 @@ use super::{
     rule_index::RuleNumber,
     terms::{NewOverride, NewRule, SetOverrides},
 };
-use crate::Name;
+use crate::{Name, Position};
 use alloc::vec::Vec;
 
 /// What a change of rules does once everything is counted. Carrying it out cannot fail.
@@ -38,6 +38,8 @@ pub(super) enum Step {
         rule: RuleNumber,
         new: NewOverride,
         is_of_set: bool,
+        /// The position at which it was created, if another step has deleted it before.
+        created_at: Option<Position>,
     },
     DeleteOverride(RuleNumber, Name),
     PutSet(Name, SetOverrides),

@@ -295,7 +295,8 @@ fn put_override(
             Ok(Plan { new_override: Some((number, new.name.clone())), ..Plan::new(reply) })
         }
         _ => {
-            Ok(Plan::with_step(reply, Step::PutOverride { rule: number, new: new.clone(), is_of_set: false }))
+            let (new, is_of_set, created_at) = (new.clone(), false, None);
+            Ok(Plan::with_step(reply, Step::PutOverride { rule: number, new, is_of_set, created_at }))
         }
     }
 }

@@ -296,11 +296,18 @@ fn change_rule(
     let moves = |new: &&&NewOverride| {
         rule.overrides.get(&new.name).is_some_and(|item| item.stored.terms.key_values != new.key_values)
     };
-    let moved = put.iter().filter(moves).map(|new| new.name.clone());
+    let moved: Vec<Name> = put.iter().filter(moves).map(|new| new.name.clone()).collect();
+    let puts: Vec<Step> = put
+        .into_iter()
+        .map(|new| {
+            let old = rule.overrides.get(&new.name);
+            let created_at = old.map(|item| item.stored.created_at);
+            Step::PutOverride { rule: number, new: new.clone(), is_of_set: true, created_at }
+        })
+        .collect();
     plan.steps.extend(gone.into_iter().chain(moved).map(|name| Step::DeleteOverride(number, name)));
     if is_own {
         plan.steps.push(Step::ChangeRule(number, terms.clone(), Some(set.clone())));
     }
-    let put = put.into_iter().cloned();
-    plan.steps.extend(put.map(|new| Step::PutOverride { rule: number, new, is_of_set: true }));
+    plan.steps.extend(puts);
 }

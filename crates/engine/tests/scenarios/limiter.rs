@@ -310,7 +310,8 @@ fn show_rule(info: &RuleInfo) -> String {
 fn show_override(info: &OverrideInfo) -> String {
     let NewOverride { name, key_values, limit, burst } = &info.item;
     let burst = burst.map_or(String::new(), |burst| format!(" burst {burst}"));
-    format!("{}/{name} {key_values:?} limit {}{burst}", info.rule, show_number(*limit))
+    let limit = show_number(*limit);
+    format!("{}/{name} {key_values:?} limit {limit}{burst} made @{}", info.rule, info.created_at.0)
 }
 
 fn show_number(limit: Limit) -> String {
