@@ -22,6 +22,7 @@ use crate::{
     turn::Turn,
 };
 use alloc::vec::Vec;
+use hashbrown::HashMap;
 
 /// An estimate of the bytes of a stored window without its group. A sliding window with many entries takes more.
 pub(super) const WINDOW_BYTES: usize = 256;
@@ -321,24 +322,33 @@ pub(super) fn retry_after(
     groups: &[TouchedGroup],
 ) -> Option<Millis> {
     let mut longest = Millis(0);
-    for group in groups.iter().filter(|group| group.is_limit && !group.is_shadow) {
-        // An entry that takes nothing, or takes from an unlimited limit, is always allowed.
-        let Ok(mut hits @ 1..) = u64::try_from(entries[group.entry as usize].hits) else { continue };
-        if group.meter.limit == Limit::Unlimited {
-            continue;
+    // What earlier entries take from each group: a retry sends them too. `None` if one of them gives back.
+    let mut earlier: HashMap<(GroupOwner, &KeyValues), Option<u64>> = HashMap::new();
+    for own in groups.chunk_by(|one, next| one.entry == next.entry) {
+        let entry = &entries[own[0].entry as usize];
+        for group in own.iter().filter(|group| group.is_limit && !group.is_shadow) {
+            // An entry that takes nothing, or takes from an unlimited limit, is always allowed.
+            let Ok(hits @ 1..) = u64::try_from(entry.hits) else { continue };
+            if group.meter.limit == Limit::Unlimited {
+                continue;
+            }
+            // Nobody knows when those who wait will have had their turn.
+            if group.exceeded && group.is_count() {
+                return None;
+            }
+            let before = match earlier.get(&(group.owner, &group.values)) {
+                Some(before) => (*before)?,
+                None => 0,
+            };
+            let index = limiter.groups.find(group.owner, group.values.as_bytes());
+            longest = longest.max(group.meter.allowed_after(state_at(limiter, index), now, before + hits)?);
         }
-        // Nobody knows when those who wait will have had their turn.
-        if group.exceeded && group.is_count() {
-            return None;
-        }
-        // A retry sends the earlier entries too, so what they take from this group is added.
-        for other in groups.iter().take_while(|other| other.entry < group.entry) {
-            if other.owner == group.owner && other.values == group.values {
-                hits += u64::try_from(entries[other.entry as usize].hits).ok()?;
+        if entries.len() > 1 {
+            for group in own {
+                let sum = earlier.entry((group.owner, &group.values)).or_insert(Some(0));
+                *sum = sum.zip(u64::try_from(entry.hits).ok()).map(|(before, hits)| before + hits);
             }
         }
-        let index = limiter.groups.find(group.owner, group.values.as_bytes());
-        longest = longest.max(group.meter.allowed_after(state_at(limiter, index), now, hits)?);
     }
     Some(longest)
 }

@@ -20,7 +20,8 @@ use crate::{
     small_bytes::ByteBuffer,
     turn::Turn,
 };
-use alloc::{format, vec::Vec};
+use alloc::{format, vec, vec::Vec};
+use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 /// The number of leases that one explanation looks at.
@@ -236,6 +237,15 @@ fn taken_windows(
     undo_ends: &[usize],
     is_settled: impl Fn(usize) -> bool,
 ) -> Vec<Vec<TakenWindow>> {
+    // For each step, the next one at the same window.
+    let mut nexts = vec![None; undo.len()];
+    let mut following: HashMap<(GroupOwner, &KeyValues), usize> = HashMap::new();
+    let has_settled = (0..undo_ends.len()).any(&is_settled);
+    for (index, step) in undo.iter().enumerate().rev().filter(|_| has_settled) {
+        if let Undo::Window { owner, values, .. } = step {
+            nexts[index] = following.insert((*owner, values), index);
+        }
+    }
     let mut begin = 0;
     let mut taken = Vec::with_capacity(undo_ends.len());
     for (entry, end) in undo_ends.iter().enumerate() {
@@ -243,11 +253,9 @@ fn taken_windows(
         for index in (begin..*end).filter(|_| is_settled(entry)) {
             let Undo::Window { owner, values, before, is_limit } = &undo[index] else { continue };
             // The state after this step is the one before the next step at the same window.
-            let next = undo[index + 1..].iter().find_map(|step| match step {
-                Undo::Window { owner: o, values: v, before, .. } if o == owner && v == values => {
-                    Some(before.as_ref())
-                }
-                _ => None,
+            let next = nexts[index].and_then(|next| match &undo[next] {
+                Undo::Window { before, .. } => Some(before.as_ref()),
+                Undo::Counter(..) => None,
             });
             let Some(group) = limiter.groups.find(*owner, values.as_bytes()) else { continue };
             let after = next.unwrap_or_else(|| check::state_at(limiter, Some(group))).cloned();

@@ -146,24 +146,21 @@ impl TouchedGroup {
 
 /// The groups in which the entries wait. `None` if they would be refused even if nothing were in use.
 pub(super) fn slots_of(entries: &[Take], touched: &TouchedGroups) -> Option<Vec<GroupKey>> {
-    let mut wanted: Vec<(GroupKey, u64)> = Vec::new();
+    let mut wanted: HashMap<GroupKey, u64> = HashMap::new();
+    let mut slots = Vec::new();
     for group in touched.groups.iter().filter(|group| group.is_slot()) {
         let Ok(hits @ 1..) = u64::try_from(entries[group.entry as usize].hits) else { continue };
         let key = GroupKey { owner: group.owner, values: group.values.clone() };
-        let place = wanted.iter().position(|(other, _)| *other == key);
-        let sum = match place {
-            Some(place) => &mut wanted[place].1,
-            None => {
-                wanted.push((key, 0));
-                &mut wanted.last_mut().expect("it was just added").1
-            }
-        };
+        let sum = wanted.entry_ref(&key).or_insert_with(|| {
+            slots.push(key.clone());
+            0
+        });
         *sum = sum.saturating_add(hits);
         if group.meter.exceeds(None, Time(0), *sum) {
             return None;
         }
     }
-    Some(wanted.into_iter().map(|(key, _)| key).collect())
+    Some(slots)
 }
 
 /// A lease that waits.

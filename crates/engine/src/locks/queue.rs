@@ -28,15 +28,17 @@ impl Queue {
         is_free && first.is_none_or(|first| *first >= wait)
     }
 
-    /// The waiters at the head of the queue that this lock does not block.
-    pub(super) fn next_in_line(&self) -> Vec<WaitId> {
+    /// The waiters at the head of the queue that this lock no longer blocks, after a holder or a waiter of this mode has left. One that
+    /// shared the lock has blocked only those that want it exclusively.
+    pub(super) fn next_in_line(&self, left: Mode) -> Vec<WaitId> {
         let Some((first, mode)) = self.waiters.first_key_value() else { return Vec::new() };
         if !self.admits(*mode, *first) {
             return Vec::new();
         }
-        match mode {
-            Mode::Exclusive => [*first].into(),
-            Mode::Shared => {
+        match (mode, left) {
+            (Mode::Exclusive, _) => [*first].into(),
+            (Mode::Shared, Mode::Shared) => Vec::new(),
+            (Mode::Shared, Mode::Exclusive) => {
                 let sharing = self.waiters.iter().take_while(|(_, mode)| **mode == Mode::Shared);
                 sharing.map(|(wait, _)| *wait).collect()
             }
@@ -81,5 +83,23 @@ impl Queue {
 
     pub(super) fn is_unused(&self) -> bool {
         self.holders.is_empty() && self.waiters.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thousands may share a lock and wait for another one. They are not asked again whenever one of them leaves.
+    #[test]
+    fn who_shared_a_lock_blocked_only_those_that_want_it_alone() {
+        let mut queue = Queue::default();
+        (1..=3).for_each(|wait| queue.join(WaitId(wait), Mode::Shared));
+        assert_eq!(queue.next_in_line(Mode::Shared), []);
+        assert_eq!(queue.next_in_line(Mode::Exclusive), [WaitId(1), WaitId(2), WaitId(3)]);
+        queue.join(WaitId(0), Mode::Exclusive);
+        assert_eq!(queue.next_in_line(Mode::Shared), [WaitId(0)]);
+        assert!(queue.hold(Position(1), Mode::Shared));
+        assert_eq!(queue.next_in_line(Mode::Shared), []);
     }
 }

@@ -282,7 +282,7 @@ impl Locks {
         Some(waiter)
     }
 
-    /// Wakes the requests at the heads of these queues, after a holder or a waiter has left them. The engine asks for them again at
+    /// Wakes the requests at the heads of these queues, after a holder or a waiter of these locks has left them. The engine asks for them again at
     /// the end of its step, the earliest first. A new grant unblocks nothing: as a holder it blocks the same requests as it did as a
     /// waiter. So it is enough to wake the heads.
     pub(super) fn wake(&mut self, locks: &[Lock]) {
@@ -322,8 +322,8 @@ impl Locks {
 
     /// The waiters at the heads of these queues.
     fn next_in_line(&self, locks: &[Lock]) -> BTreeSet<WaitId> {
-        let queues = locks.iter().filter_map(|lock| self.queues.get(&lock.key_values));
-        queues.flat_map(Queue::next_in_line).collect()
+        let queues = locks.iter().filter_map(|lock| Some((self.queues.get(&lock.key_values)?, lock.mode)));
+        queues.flat_map(|(queue, left)| queue.next_in_line(left)).collect()
     }
 
     pub(super) fn change_queues(&mut self, locks: &[Lock], change: impl Fn(&mut Queue)) {

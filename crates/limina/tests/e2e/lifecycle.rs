@@ -259,7 +259,7 @@ fn bad_settings_are_told() {
         ("listen = 5\n", &["listen"][..]),
         ("lisen = \"127.0.0.1:0\"\n", &["lisen"]),
         ("listen = \n", &["bad.toml"]),
-        ("listen = \"nonsense\"\n", &["nonsense"]),
+        ("listen = \"nonsense\"\n", &["line 1, listen"]),
         ("\u{0}\u{1}", &["bad.toml"]),
     ] {
         let file = home.path().join("bad.toml");
