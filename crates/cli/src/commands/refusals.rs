@@ -7,6 +7,8 @@ use crate::{
 };
 use limina_client::types::Refusal;
 
+const FAMILIES: [&str; 5] = ["limiter", "locks", "events", "ledger", "decisions"];
+
 /// The commands of `refusals`.
 #[derive(clap::Subcommand, Debug)]
 pub enum RefusalsCommand {
@@ -19,7 +21,7 @@ pub enum RefusalsCommand {
         #[arg(long, value_name = "RULE")]
         rule: Option<String>,
         /// Only those of this family: limiter, locks, events, ledger or decisions
-        #[arg(long, value_name = "FAMILY")]
+        #[arg(long, value_name = "FAMILY", value_parser = FAMILIES, hide_possible_values = true)]
         family: Option<String>,
     },
 }

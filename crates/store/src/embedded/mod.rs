@@ -92,6 +92,11 @@ impl Embedded {
         let meta = directory::agree_on_meta(directory, known, options.shards)?;
         let shards = meta.sharding.shards;
 
+        // Opened first: every opening of the journal adds a segment, also if the table cannot be opened.
+        let table_directory = directory::subdirectory(directory, "table")?;
+        let table_options =
+            TableOptions { cache_bytes: options.cache_bytes, cached_files: options.cached_files };
+        let table = FjallTable::open(&table_directory, table_options, known.is_some())?;
         tracing::info!(directory = %directory.display(), "opening the store: reading the journal");
         let disk = Arc::new(OsDisk::new(&directory::subdirectory(directory, "journal")?));
         let segmented = SegmentedOptions {
@@ -101,10 +106,6 @@ impl Embedded {
             ..SegmentedOptions::default()
         };
         let (mut journal, opened) = SegmentedJournal::open(disk.clone(), segmented)?;
-        let table_directory = directory::subdirectory(directory, "table")?;
-        let table_options =
-            TableOptions { cache_bytes: options.cache_bytes, cached_files: options.cached_files };
-        let table = FjallTable::open(&table_directory, table_options, known.is_some())?;
         // After an import there are records before the first append.
         let has_data = || -> Result<bool, StoreError> {
             let is_appended_to = |shard| journal.last_seq(shard) > Seq::ZERO;
