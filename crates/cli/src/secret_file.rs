@@ -11,8 +11,16 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
         let line = text.lines().nth(number - 1).unwrap_or_default();
         let key = line.split_once('=').map(|(key, _)| key.trim()).filter(|key| is_plain(key));
         let key = key.map_or(String::new(), |key| format!(", {key}"));
-        format!("line {number}{key}: {}", error.message().replace('\n', " "))
+        format!("line {number}{key}: {}", without_value(error.message()).replace('\n', " "))
     })
+}
+
+/// Serde's message about a value of the wrong type shows the value, in quotes if it is a string.
+fn without_value(message: &str) -> String {
+    match (message.find('"'), message.rfind('"')) {
+        (Some(begin), Some(end)) if begin < end => format!("{}…{}", &message[..begin], &message[end + 1..]),
+        _ => message.to_owned(),
+    }
 }
 
 /// Whether the text is a key without quotes.
@@ -24,12 +32,15 @@ fn is_plain(key: &str) -> bool {
 mod tests {
     use super::*;
     use serde::Deserialize;
+    use std::collections::BTreeMap;
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct File {
         #[serde(rename = "token")]
         _token: Option<String>,
+        #[serde(rename = "context")]
+        _context: Option<BTreeMap<String, String>>,
     }
 
     #[test]
@@ -46,5 +57,6 @@ mod tests {
         check("token = [\"secret\"]\n", "line 1, token: invalid type");
         check("\n\nother = \"secret\"\n", "line 3, other: unknown field");
         check("token \"secret\"\n", "line 1: ");
+        check("context = \"se\\\"cret secret\"\n", "line 1, context: invalid type: string …, expected a map");
     }
 }

@@ -446,7 +446,7 @@ async fn a_follower_whose_changes_are_gone_gets_a_key_frame() {
     assert_eq!(sent_until(&mut oldest, last).await, clocks(first + 101..=last));
 }
 
-/// A front end asks for a while, sends a sign of life, and asks again.
+/// A front end polls its follower for 15 s, sends a keep-alive to its client, and polls again.
 #[tokio::test(start_paused = true)]
 async fn a_follower_whose_shard_stays_away_ends_however_often_it_is_asked() {
     let node = Alone::start().await;

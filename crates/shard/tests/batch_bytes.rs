@@ -62,7 +62,7 @@ fn a_batch_ends_where_it_has_enough_bytes() {
     check(10_000, 5);
 }
 
-/// Everything expires at one instant. A request that comes then is answered when all of it has.
+/// All locks expire at one instant. A request at that instant is answered after all of them have expired.
 #[test]
 fn timers_that_are_due_together_are_split_into_batches_too() {
     let max_batch_bytes = 200;

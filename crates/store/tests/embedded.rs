@@ -130,7 +130,7 @@ async fn only_its_own_user_may_enter_a_directory_that_the_store_makes() {
     assert_eq!((mode(&made), mode(&existing)), (0o700, 0o750));
 }
 
-/// Another key of the hash would look for namespaces in other shards.
+/// A new store would draw another sharding key, and look for the namespaces in other shards.
 #[tokio::test]
 async fn an_import_without_its_metadata_is_not_taken_for_a_new_store() {
     let home = directory();

@@ -146,7 +146,8 @@ pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slic
         if counted != Ok(false)
             && let Some(backfill) = limiter.rule_changes.current.take()
         {
-            // The rule has an earlier position. Others may have been used since.
+            // The position that names the rule was taken when the backfill began. The change itself has a position of its own, which
+            // its record of the audit needs.
             turn.advance();
             let wait = backfill.wait;
             let result = end(limiter, turn, backfill, counted.err());

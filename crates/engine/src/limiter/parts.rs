@@ -170,7 +170,7 @@ pub(crate) fn decide(
                 exceeded = check::check_quotas(limiter, turn, entry, own, TakeKind::Part).err();
             }
             is_window_changed |= own.iter().any(|group| !group.is_count());
-            // What is taken may be undone, so it is marked to be written at the end.
+            // Until all entries have passed, everything may be undone. So the windows are marked to be written only then.
             check::take(limiter, turn, entry, own, TakeKind::Part, WriteWhen::Never, Some(&mut undo));
         }
         undo_ends.push(undo.len());

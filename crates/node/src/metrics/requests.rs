@@ -59,7 +59,7 @@ impl Metrics {
         let refusals = "Requests, and items of batches, that a namespace's quota refused, by quota";
         r.register("quota_refusals", refusals, self.quota_refusals.clone());
         r.register("unavailable", "Requests not decided, by code", self.unavailable.clone());
-        // From the start on, so that an alert sees the first one as an increase.
+        // These series exist from the start: otherwise an alert on their increase would not see the first event.
         for quota in Quota::ALL {
             drop(self.quota_refusals.get_or_create(&QuotaLabel { quota: quota.name() }));
         }

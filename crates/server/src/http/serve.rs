@@ -52,8 +52,8 @@ const MAX_READ_AHEAD: usize = 64 << 10;
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// Serves clients over HTTP/1.1 and HTTP/2 until `shutdown` completes. Then it accepts no more connections, waits up to 10 s for
-/// requests in flight, and returns. With TLS ([`AppOptions::tls`](super::AppOptions)) a client chooses the version by ALPN; without, HTTP/2 needs
-/// prior knowledge.
+/// requests in flight, and returns. With [`AppOptions::tls`](super::AppOptions) a client chooses the version by ALPN; without, HTTP/2
+/// needs prior knowledge.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
     let router = app.router();
     Listening::to_clients(app, router).run(listener, shutdown).await;
@@ -188,7 +188,7 @@ impl Listening {
         drain(&self.app, graceful, connections).await;
     }
 
-    /// Takes what a connection needs. Refuses it if the most connections are open, or if there is no memory for it.
+    /// Takes a permit and memory for a connection. Refuses it if the most connections are open, or if there is no memory.
     fn admit(&self, stream: TcpStream) -> Option<(Socket, ClientConnection)> {
         let memory = self.app.memory();
         let permit = self.permits.clone().try_acquire_owned().ok();

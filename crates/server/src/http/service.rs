@@ -92,7 +92,7 @@ impl RequestContext {
         &self.connection.client
     }
 
-    /// One more watch of the server's health on the connection. None if it has as many as it may have.
+    /// A permit for one more watch of the server's health on the connection. None if [`MAX_WATCHES`] are open.
     pub(crate) fn take_watch(&self) -> Option<OwnedSemaphorePermit> {
         self.connection.activity.watches.clone().try_acquire_owned().ok()
     }

@@ -222,7 +222,7 @@ async fn a_wait_ends_when_the_token_loses_the_right_to_what_it_waits_for() {
     }
 }
 
-/// The items of a batch that are done are not the same, so the answer that is kept does not belong to the second request.
+/// With other rights, other items of the batch are done. So the answer that is kept does not belong to the second request.
 #[tokio::test]
 async fn a_batch_under_the_same_key_is_another_one_after_its_rights_have_changed() {
     let mut one = entry("one", &["*/decisions:use", "*/limiter:use"], "");

@@ -1,4 +1,4 @@
-//! Lists that are longer than a page, and lists that do not end.
+//! Lists that are longer than a page, and commands that follow something without an end.
 
 use crate::harness::{LIMINA, Server};
 use serde_json::{Value, json};

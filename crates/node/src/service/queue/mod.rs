@@ -304,7 +304,7 @@ impl<T> Queue<T> {
         self.append_time.measured(time);
     }
 
-    /// The shard was lost. Until it is open again, its time says nothing about how long its work takes.
+    /// The shard was lost while it was busy. How long it takes to open again says nothing about how long its work takes.
     pub(crate) fn handle_lost(&mut self) {
         self.busy_with = None;
     }

@@ -25,11 +25,11 @@ use std::time::Duration;
 /// sends when its connection is closed often loses the answer.
 const MAX_DISCARDED: usize = 8 << 20;
 
-/// How long the rest of an unwanted body is waited for. Whoever sends it may have no token.
+/// How long the body of a request that is refused is waited for. Its sender may have no token.
 const DISCARD_FOR: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether memory is short meanwhile.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// If no byte of an unwanted body arrives for this time while memory is short, the rest is not waited for.
+const DISCARD_PAUSE: Duration = Duration::from_millis(250);
 
 /// The first buffer of a body that arrives in several pieces. Later ones are twice as long.
 const FIRST_BUFFER: usize = 16 << 10;
@@ -112,7 +112,7 @@ async fn collect(
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
         if length > max {
-            discard_body(body, memory).await;
+            discard(body, memory).await;
             return Err(Unread::TooLarge);
         }
         // Most bodies arrive in one piece, which is returned without a copy.
@@ -125,7 +125,7 @@ async fn collect(
         };
         if memory.reserve_body(capacity).is_err() {
             drop((first, all));
-            discard_body(body, memory).await;
+            discard(body, memory).await;
             return Err(Unread::NoMemory);
         }
         if is_first {
@@ -161,23 +161,24 @@ async fn next_frame(
     next.transpose().map_err(|_| Unread::Broken)
 }
 
-/// Reads and drops the body of a request that is refused, so that the client sees the answer.
-pub(crate) async fn discard_body(mut body: Body, memory: &RequestMemory) {
-    let discarding = async {
-        let mut length = 0;
-        while length < MAX_DISCARDED {
-            match tokio::time::timeout(LOOK_EVERY, body.frame()).await {
-                Ok(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
-                Ok(Some(Err(_)) | None) => return,
-                Err(_) if memory.is_short() => return,
-                Err(_) => {}
-            }
+async fn discard(mut body: Body, memory: &RequestMemory) {
+    let mut length = 0;
+    while length < MAX_DISCARDED {
+        match tokio::time::timeout(DISCARD_PAUSE, body.frame()).await {
+            Ok(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
+            Ok(Some(Err(_)) | None) => return,
+            Err(_) if memory.is_short() => return,
+            Err(_) => {}
         }
-    };
-    let _timed_out = tokio::time::timeout(DISCARD_FOR, discarding).await;
+    }
 }
 
-/// The same for a whole request.
+/// Reads and drops the body of a request that is refused, so that the client sees the answer.
+pub(crate) async fn discard_body(body: Body, memory: &RequestMemory) {
+    let _timed_out = tokio::time::timeout(DISCARD_FOR, discard(body, memory)).await;
+}
+
+/// Reads and drops the body of this request, which is refused.
 pub(crate) async fn discard_request(request: Request) {
     let memory = RequestContext::of(request.extensions()).memory.clone();
     discard_body(request.into_body(), &memory).await;

@@ -64,24 +64,24 @@ pub(super) fn fingerprint(method: &Method, namespace: &Name, path: &str, body: &
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    first_half(hash)
+    short_hash(hash)
 }
 
-/// Makes another request of one whose items with these problems are not done. Which items these are may depend on the rights of the
-/// token, which may change before the client asks again.
+/// Distinguishes a batch also by the items that were refused before it is executed. Under the same key it is another request if other
+/// items are refused, for example after the rights of the token have changed.
 pub(crate) fn without_items(idempotency: Idempotency, problems: &[(usize, Problem)]) -> Idempotency {
     if problems.is_empty() {
         return idempotency;
     }
     let mut hash = Sha256::new_with_prefix(idempotency.fingerprint);
     problems.iter().for_each(|(index, _)| hash.update((*index as u64).to_le_bytes()));
-    Idempotency { fingerprint: first_half(hash), ..idempotency }
+    Idempotency { fingerprint: short_hash(hash), ..idempotency }
 }
 
-fn first_half(hash: Sha256) -> [u8; 16] {
-    let mut half = [0; 16];
-    half.copy_from_slice(&hash.finalize()[..16]);
-    half
+fn short_hash(hash: Sha256) -> [u8; 16] {
+    let mut short = [0; 16];
+    short.copy_from_slice(&hash.finalize()[..16]);
+    short
 }
 
 /// The clock after which a returning follower of server-sent events resumes; `None` for a new follower.
