@@ -2,11 +2,19 @@
 
 use bytes::Bytes;
 use limina_store::{
-    Answer, AppendError, Batch, ConfirmError, FreeSpace, Read, Record, RecordRef, Seq, ShardId, ShardStore,
-    ShardStoreOptions,
+    Answer, AppendError, Batch, ConfirmError, Epoch, FreeSpace, Journal, JournalStats, Read, Record,
+    RecordRef, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError,
     memory::{AppendFault, Memory, MemoryOptions},
 };
-use std::sync::Arc;
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Waker},
+};
+use tokio::sync::Notify;
 
 const SHARD: ShardId = ShardId(0);
 
@@ -80,6 +88,76 @@ async fn an_append_from_before_the_shard_was_taken_again_is_refused() {
     assert!(matches!(late, Err(AppendError::NotDone(_))), "{late:?}");
     check(&shard, "a=1").await;
     shard.append(seq, records("c=3")).await.expect("append");
+}
+
+/// A journal whose answer to the next append arrives late, although the append is durable.
+struct LateJournal {
+    memory: Arc<Memory>,
+    is_late: AtomicBool,
+    arrives: Notify,
+}
+
+impl Journal for LateJournal {
+    async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
+        self.memory.take(shard).await
+    }
+
+    async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
+        self.memory.tail(shard, epoch, after).await
+    }
+
+    async fn append(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        seq: Seq,
+        payload: Bytes,
+    ) -> Result<(), AppendError> {
+        let outcome = self.memory.append(shard, epoch, seq, payload).await;
+        if self.is_late.swap(false, Ordering::Relaxed) {
+            self.arrives.notified().await;
+        }
+        outcome
+    }
+
+    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
+        self.memory.confirm(shard, epoch).await
+    }
+
+    fn release(&self, shard: ShardId, upto: Seq) {
+        self.memory.release(shard, upto);
+    }
+
+    fn free_space(&self) -> FreeSpace {
+        self.memory.free_space()
+    }
+
+    fn stats(&self) -> JournalStats {
+        self.memory.stats()
+    }
+}
+
+/// The task of an append was aborted while it was being polled. So it goes on, although the shard has been taken again, and has appended
+/// more.
+#[tokio::test]
+async fn an_append_that_is_answered_after_the_shard_was_taken_again_changes_nothing() {
+    let memory = Arc::new(Memory::new(&MemoryOptions::default()).expect("memory"));
+    let (is_late, arrives) = (AtomicBool::new(true), Notify::new());
+    let journal = Arc::new(LateJournal { memory: memory.clone(), is_late, arrives });
+    let options = ShardStoreOptions::default();
+    let shard = ShardStore::open(journal.clone(), memory, SHARD, options).await.expect("open");
+    let mut late = pin!(shard.append(Seq(1), records("a=1")));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(late.as_mut().poll(&mut context).is_pending());
+    shard.retake().await.expect("retake");
+    shard.append(Seq(2), records("a=2")).await.expect("append");
+    journal.arrives.notify_one();
+    let late = late.await;
+    assert!(matches!(late, Err(AppendError::Unknown(_))), "{late:?}");
+    assert_eq!(shard.seq(), Seq(2));
+    shard.append(Seq(3), records("b=3")).await.expect("append");
+    let found = shard.read(vec![Read::Get(bytes("a"))]).await;
+    assert!(matches!(&found[..], [Ok(Answer::Value(Some(value)))] if *value == bytes("2")), "{found:?}");
 }
 
 #[tokio::test]

@@ -81,6 +81,9 @@ struct State {
     is_scan_wanted: bool,
     /// An append was begun, and its success was not seen. No other append may follow before the shard is taken again.
     must_retake: bool,
+    /// How often the shard was taken again. An append that was begun before the last time changes nothing in this state any more: what
+    /// became of it was read from the journal.
+    retakes: u64,
 }
 
 #[derive(Clone)]
@@ -137,7 +140,11 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     /// Takes ownership of the shard again, after an append that was fenced, whose outcome is unknown, or whose future
     /// was dropped. Appends that the journal accepted after the last known one enter the overlay.
     pub async fn retake(&self) -> Result<(), StoreError> {
-        self.lock().must_retake = true;
+        {
+            let mut state = self.lock();
+            state.must_retake = true;
+            state.retakes += 1;
+        }
         let epoch = self.journal.take(self.shard).await?;
         self.catch_up(epoch, |_| {}).await
     }
@@ -208,21 +215,24 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             let detail = format!("a key of {} bytes is longer than {MAX_KEY_BYTES}", long.key.len());
             return Err(AppendError::NotDone(StoreError::Unusable(detail)));
         }
-        self.begin_append(epoch, seq)?;
-        match self.journal.append(self.shard, epoch, seq, batch.payload().clone()).await {
+        let retakes = self.begin_append(epoch, seq)?;
+        let outcome = self.journal.append(self.shard, epoch, seq, batch.payload().clone()).await;
+        let mut state = self.lock();
+        // The caller may have dropped the task of this append and taken the shard again, while the task was being polled.
+        if state.retakes != retakes {
+            let detail = "the shard was taken again while an append was in flight".to_string();
+            return Err(AppendError::Unknown(StoreError::Unavailable(detail)));
+        }
+        match outcome {
             Ok(()) => {
-                let mut state = self.lock();
                 state.active.insert(&batch);
                 state.seq = seq;
                 state.must_retake = false;
-                Ok(())
             }
-            Err(error @ AppendError::Unknown(_)) => Err(error),
-            Err(surely_not) => {
-                self.lock().must_retake = false;
-                Err(surely_not)
-            }
+            Err(AppendError::Unknown(_)) => {}
+            Err(_) => state.must_retake = false,
         }
+        outcome
     }
 
     /// Cancels an append that waits in a queue of the journal; see [`Journal::withdraw`]. In both cases
@@ -231,7 +241,8 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         self.journal.withdraw(self.shard)
     }
 
-    fn begin_append(&self, epoch: Epoch, seq: Seq) -> Result<(), AppendError> {
+    /// Returns how often the shard has been taken again so far.
+    fn begin_append(&self, epoch: Epoch, seq: Seq) -> Result<u64, AppendError> {
         let mut state = self.lock();
         let refuse = |detail: String| Err(AppendError::NotDone(StoreError::Unavailable(detail)));
         if state.must_retake {
@@ -246,7 +257,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             return refuse(format!("append {} does not follow {}", seq.0, state.seq.0));
         }
         state.must_retake = true;
-        Ok(())
+        Ok(state.retakes)
     }
 
     /// Waits while the overlay is above its bound. If the last checkpoint failed, the wait could be endless, so the
@@ -356,6 +367,7 @@ impl State {
             is_failing: false,
             is_scan_wanted: false,
             must_retake: true,
+            retakes: 0,
         }
     }
 
