@@ -388,6 +388,16 @@ def test_a_token_that_no_header_can_have_is_refused_and_not_shown(kind: Callable
 
 
 @pytest.mark.smoke
+@pytest.mark.parametrize("kind", [Limina, AsyncLimina])
+@pytest.mark.parametrize("url", ["http://ann:SECRET@127.0.0.1:1", "http://SECRET@[::1", "ftp://ann:SECRET@127.0.0.1:1", "SECRET"])
+def test_a_url_that_would_show_a_password_is_refused_and_not_shown(kind: Callable[..., Any], url: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        kind(url)
+    assert "SECRET" not in repr(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.smoke
 def test_a_blank_token_is_none(server: str) -> None:
     with Limina(f"http://{server}", token=" \n", timeout=20) as client:
         assert client.check({"tenant": "a"}).allowed

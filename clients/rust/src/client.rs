@@ -80,6 +80,13 @@ impl Builder {
     pub fn build(self) -> Result<Limina> {
         let url = reqwest::Url::parse(&self.url)
             .map_err(|error| Error::invalid(format!("the URL is not valid: {error}")))?;
+        if !["http", "https"].contains(&url.scheme()) {
+            return Err(Error::invalid("the URL must begin with http:// or https://"));
+        }
+        // Limina has tokens and no passwords.
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Error::invalid("the URL must not contain a user or a password"));
+        }
         let token = self.token.as_deref().map(str::trim).filter(|token| !token.is_empty()).map(|token| {
             // `to_str` fails for characters beyond ASCII, which not every client could send.
             let mut header = HeaderValue::try_from(format!("Bearer {token}"))

@@ -161,6 +161,20 @@ async fn a_name_that_would_lead_to_another_path_is_not_sent() {
 }
 
 #[test]
+fn a_url_that_would_show_a_password_is_refused_and_not_shown() {
+    for url in [
+        "http://ann:SECRET@127.0.0.1:1",
+        "http://SECRET@127.0.0.1:1",
+        "http://SECRET@[::1",
+        "ftp://ann:SECRET@a",
+    ] {
+        let error = Limina::new(url).err().unwrap();
+        assert!(matches!(error, Error::Invalid(_)), "{error:?}");
+        assert!(!format!("{error:?}").contains("SECRET"), "{error:?}");
+    }
+}
+
+#[test]
 fn a_token_that_no_header_can_have_is_refused_and_not_shown() {
     for token in ["SECRET\nx", "SECRET\0", "SECRET\x7f", "SECRETü", "SECRET€"] {
         let error = Limina::builder(closed_port()).token(token).build().err().unwrap();

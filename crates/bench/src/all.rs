@@ -75,7 +75,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let mut summary = Summary {
         date: said("date", &["-u", "+%F"]).ok_or("there is no date")?,
         commit: commit(),
-        profile: profile()?,
+        build: build()?,
         machine: machine::description(options.place.data())?,
         rivals: rivals.into_iter().map(|(_, version)| version).collect(),
         command: format!("limina-bench all{}", options.shared()),
@@ -192,8 +192,8 @@ fn commit() -> String {
     }
 }
 
-/// The build profile, by the folder that cargo puts this program into.
-fn profile() -> Result<String, Failed> {
+/// The build, by the folder of this program: a profile of cargo, or `package`.
+fn build() -> Result<String, Failed> {
     let program = std::env::current_exe()?;
     let folder = program.parent().and_then(|folder| folder.file_name());
     Ok(folder.unwrap_or_default().to_string_lossy().into_owned())

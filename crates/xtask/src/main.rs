@@ -11,6 +11,7 @@ mod fuzz;
 mod hostile;
 mod layers;
 mod modules;
+mod package;
 mod packages;
 mod rivals;
 mod schemathesis;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Some("hostile") => hostile::run(&words(rest)),
         Some("docs") if rest.is_empty() => docs(),
         Some("openapi") if rest.is_empty() => openapi(),
+        Some("package") if rest.is_empty() => package::build(),
         Some("rivals") if rest.is_empty() => rivals::install().and_then(|()| rivals::build()),
         Some("schemathesis") => schemathesis::run(rest),
         Some("standby") => standby::run(rest),
@@ -86,6 +88,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   hostile   play hostile clients to the release binary, and watch its memory and an honest client's latency: names of
             scenarios (all if none), --list, --minutes N
   openapi   regenerate docs/openapi.json from the code
+  package   build `limina` and `limina-bench` for packages into `target/package`: as the profile `dist` does, and with what
+            the compiler learns from a run of the benchmarks. Takes about half an hour. Installs PostgreSQL for that run
+            (needs apt-get and root), and the component llvm-tools of the toolchain
   rivals    install PostgreSQL and Redis for the benchmarks (needs apt-get and root), and build the rivals that are
             crates
   schemathesis
@@ -135,8 +140,9 @@ fn run(mut command: Command) -> Outcome {
 }
 
 fn describe(command: &Command) -> String {
-    let args = command.get_args().map(|arg| arg.to_string_lossy());
-    std::iter::once("cargo".into()).chain(args).collect::<Vec<_>>().join(" ")
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let words = std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy());
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn words(args: &[String]) -> Vec<&str> {

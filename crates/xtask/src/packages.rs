@@ -91,7 +91,8 @@ pub(crate) fn runs(program: &str, args: &[&str]) -> bool {
     output(program, args).is_some()
 }
 
-fn output(program: &str, args: &[&str]) -> Option<String> {
+/// What a program prints; none if it fails.
+pub(crate) fn output(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).stdin(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

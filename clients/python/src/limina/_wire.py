@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
@@ -35,6 +35,20 @@ class Config:
     def headers(self) -> dict[str, str]:
         headers = {"accept": "application/json", "user-agent": "limina-python"}
         return headers if self.token is None else {**headers, "authorization": f"Bearer {self.token}"}
+
+
+def clean_url(url: str) -> str:
+    """The address of a server. A user or a password in it would appear in the logs of the HTTP library."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        parts = None
+    # The message must not show the URL, which may contain a password.
+    if parts is None or parts.scheme not in ("http", "https"):
+        raise errors.Invalid("the URL must begin with http:// or https://")
+    if "@" in parts.netloc:
+        raise errors.Invalid("the URL must not contain a user or a password")
+    return url.rstrip("/")
 
 
 def clean_token(token: str | None) -> str | None:

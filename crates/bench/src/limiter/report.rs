@@ -23,7 +23,8 @@ pub(super) fn write(limiter: &Limiter, section: Section, rows: &Rows<Kind>) -> R
         Section::Contenders => {
             write_table(&mut text, &rows.table(Limiter::UNIT))?;
             let mut goals = Goals::new();
-            goals.add("http: ÷ echo", 0.6, 2, rows.ratio(Kind::Http, Kind::Echo));
+            goals.add("http: ÷ echo", 0.75, 2, rows.ratio(Kind::Http, Kind::Echo));
+            goals.add("http: ÷ redis", 1.0, 2, rows.ratio(Kind::Http, Kind::Redis));
             goals.add("http-batch: checks/s", 4e5, 0, rows.rate(Kind::HttpBatch));
             write_table(&mut text, &goals.0)?;
         }

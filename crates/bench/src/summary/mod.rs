@@ -20,8 +20,8 @@ const END: &str = "<!-- to here -->\n";
 pub(crate) struct Summary {
     pub(crate) date: String,
     pub(crate) commit: String,
-    /// The build profile of this program.
-    pub(crate) profile: String,
+    /// How this program was built: the folder that it is in.
+    pub(crate) build: String,
     pub(crate) machine: String,
     /// The rivals that were measured, with their versions.
     pub(crate) rivals: Vec<String>,

@@ -26,7 +26,7 @@ fn example() -> Summary {
     Summary {
         date: "2026-01-02".into(),
         commit: "0123456789".into(),
-        profile: "release".into(),
+        build: "release".into(),
         machine: "a processor, 2 cores".into(),
         rivals: vec!["Redis 7.0".into()],
         command: "limina-bench all --seconds=5".into(),
@@ -42,7 +42,7 @@ fn example() -> Summary {
 #[test]
 fn the_text_shows_limina_beside_echo_and_each_rival() {
     let expect = "\
-One run of `limina-bench all --seconds=5` on 2026-01-02: commit 0123456789, profile release. Machine: a processor, 2 cores. Rivals: Redis 7.0. Other programs and virtual machines took 0.07 to 0.07 processors meanwhile.
+One run of `limina-bench all --seconds=5` on 2026-01-02: commit 0123456789, build `release`. Machine: a processor, 2 cores. Rivals: Redis 7.0. Other programs and virtual machines took 0.07 to 0.07 processors meanwhile.
 
 | family  | work                   | clients × ops a request | Limina ops/s | p99 ms | echo ops/s | Limina ÷ echo | rival | its ops/s | Limina ÷ rival |
 |---------|------------------------|------------------------:|-------------:|-------:|-----------:|--------------:|------:|----------:|---------------:|

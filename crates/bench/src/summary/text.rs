@@ -4,10 +4,10 @@ use super::{Bar, Comparison, ECHO, Family, Role, Summary, chart, grouped};
 use crate::frame::{Table, optional};
 
 pub(super) fn write(summary: &Summary) -> String {
-    let Summary { date, commit, profile, machine, rivals, command, families } = summary;
+    let Summary { date, commit, build, machine, rivals, command, families } = summary;
     let rivals = if rivals.is_empty() { "none".to_owned() } else { rivals.join(", ") };
     let mut text = format!(
-        "One run of `{command}` on {date}: commit {commit}, profile {profile}. Machine: {machine}. Rivals: {rivals}. Other \
+        "One run of `{command}` on {date}: commit {commit}, build `{build}`. Machine: {machine}. Rivals: {rivals}. Other \
          programs and virtual machines took {} processors meanwhile.\n\n",
         others(families)
     );

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 from .._bodies import holds_of
 from .._clock import Seconds, milliseconds, now, seconds
 from .._keeper import Keeper
-from .._wire import Config, KeyValues, Request, clean_token, encode, fields
+from .._wire import Config, KeyValues, Request, clean_token, clean_url, encode, fields
 from ..types import Check, Decision, Event, Hold, Lock
 from .decisions import AsyncDecisions
 from .events import AsyncEvents
@@ -40,7 +40,7 @@ class AsyncLimina:
         retries: int = 2,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        config = Config(url.rstrip("/"), clean_token(token), seconds(timeout), retries)
+        config = Config(clean_url(url), clean_token(token), seconds(timeout), retries)
         self._set(AsyncNamespace(namespace, AsyncTransport(config, tls), Keeper(config, tls)))
 
     def _set(self, namespace: AsyncNamespace) -> None:

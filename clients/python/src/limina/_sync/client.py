@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 from .._bodies import holds_of
 from .._clock import Seconds, milliseconds, now, seconds
 from .._keeper import Keeper
-from .._wire import Config, KeyValues, Request, clean_token, encode, fields
+from .._wire import Config, KeyValues, Request, clean_token, clean_url, encode, fields
 from ..types import Check, Decision, Event, Hold, Lock
 from .decisions import Decisions
 from .events import Events
@@ -41,7 +41,7 @@ class Limina:
         retries: int = 2,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        config = Config(url.rstrip("/"), clean_token(token), seconds(timeout), retries)
+        config = Config(clean_url(url), clean_token(token), seconds(timeout), retries)
         self._set(Namespace(namespace, Transport(config, tls), Keeper(config, tls)))
 
     def _set(self, namespace: Namespace) -> None:
