@@ -172,24 +172,7 @@ impl Others {
     }
 
     pub(crate) fn cluster(&self, is_ready: bool, is_open: impl Fn(ShardId) -> bool) -> Cluster {
-        let view = self.lock();
-        let nodes = view.members.iter().map(|member| NodeStatus {
-            node: member.id.to_string(),
-            address: Some(member.address.clone()),
-            is_ready: if member.id == self.me { is_ready } else { member.is_live && !member.is_leaving },
-            is_leaving: member.is_leaving,
-        });
-        let is_live = |id| view.members.iter().any(|member| member.id == id && member.is_live);
-        let shards = view.shards.iter().map(|holding| ShardStatus {
-            shard: holding.shard.0,
-            owner: holding.owner.map(|owner| owner.to_string()),
-            epoch: Some(holding.epoch.0),
-            is_open: match holding.owner {
-                Some(owner) if owner == self.me => is_open(holding.shard),
-                owner => owner.is_some_and(is_live),
-            },
-        });
-        Cluster { me: self.me.to_string(), nodes: nodes.collect(), shards: shards.collect() }
+        Cluster::of(&self.lock(), self.me, is_ready, !self.store_is_away(), is_open)
     }
 
     fn lock(&self) -> MutexGuard<'_, View> {
@@ -215,7 +198,8 @@ pub struct NodeStatus {
     pub node: String,
     /// The address at which other nodes reach this one. None on a store that is not shared.
     pub address: Option<String>,
-    /// For the node that gives the view: whether it serves requests. For another node: whether it is alive and does not leave.
+    /// For the node that gives the view: whether it serves requests. For another node: whether it is alive and does not leave. False
+    /// while the store does not answer, because nobody knows then.
     pub is_ready: bool,
     /// Whether the node is stopping, and gives its shards away.
     pub is_leaving: bool,
@@ -231,13 +215,44 @@ pub struct ShardStatus {
     /// The epoch of the shard. None on a store that is not shared.
     pub epoch: Option<u64>,
     /// For a shard of the node that gives the view: whether it serves requests. For another node's shard: whether that node is
-    /// alive.
+    /// alive. False while the store does not answer.
     pub is_open: bool,
 }
 
 impl Cluster {
     /// The name of a node on a store of its own.
     const ALONE: &str = "local";
+
+    /// The view of the node `me` among others. `is_current` is false while the store does not answer: then the view is too old to tell
+    /// which other nodes are alive.
+    fn of(
+        view: &View,
+        me: NodeId,
+        is_ready: bool,
+        is_current: bool,
+        is_open: impl Fn(ShardId) -> bool,
+    ) -> Cluster {
+        let nodes = view.members.iter().map(|member| NodeStatus {
+            node: member.id.to_string(),
+            address: Some(member.address.clone()),
+            is_ready: match member.id == me {
+                true => is_ready,
+                false => is_current && member.is_live && !member.is_leaving,
+            },
+            is_leaving: member.is_leaving,
+        });
+        let is_live = |id| is_current && view.members.iter().any(|member| member.id == id && member.is_live);
+        let shards = view.shards.iter().map(|holding| ShardStatus {
+            shard: holding.shard.0,
+            owner: holding.owner.map(|owner| owner.to_string()),
+            epoch: Some(holding.epoch.0),
+            is_open: match holding.owner {
+                Some(owner) if owner == me => is_open(holding.shard),
+                owner => owner.is_some_and(is_live),
+            },
+        });
+        Cluster { me: me.to_string(), nodes: nodes.collect(), shards: shards.collect() }
+    }
 
     /// The view of a node on a store of its own.
     pub(crate) fn alone(is_ready: bool, open: impl Iterator<Item = bool>) -> Cluster {
@@ -256,6 +271,7 @@ impl Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use limina_store::{Epoch, ShardRow};
 
     #[test]
     fn the_store_is_away_only_when_the_tenure_has_expired() {
@@ -272,6 +288,36 @@ mod tests {
         assert!(*guard.is_store_away().borrow());
         guard.handle_renewal(true);
         assert!(!*guard.is_store_away().borrow());
+    }
+
+    #[test]
+    fn other_nodes_are_shown_as_ready_only_while_the_store_answers() {
+        let member = |id| Member {
+            id: NodeId(id),
+            address: format!("node-{id}"),
+            host: String::new(),
+            age: Duration::ZERO,
+            is_live: true,
+            is_connected: true,
+            expires_in: Duration::from_secs(1),
+            is_leaving: id == 3,
+            certificate: None,
+            prepared: Vec::new(),
+        };
+        let shard = |id| ShardRow {
+            shard: ShardId(id),
+            epoch: Epoch(1),
+            owner: Some(NodeId(id.into())),
+            handed: None,
+        };
+        let view = View { members: [1, 2, 3].map(member).into(), shards: [1, 2].map(shard).into() };
+        let check = |is_current, nodes: [bool; 3], shards: [bool; 2]| {
+            let cluster = Cluster::of(&view, NodeId(1), true, is_current, |_| true);
+            assert_eq!(cluster.nodes.iter().map(|node| node.is_ready).collect::<Vec<_>>(), nodes);
+            assert_eq!(cluster.shards.iter().map(|shard| shard.is_open).collect::<Vec<_>>(), shards);
+        };
+        check(true, [true, true, false], [true, true]);
+        check(false, [true, false, false], [true, false]);
     }
 
     #[test]

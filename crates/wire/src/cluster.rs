@@ -22,7 +22,8 @@ pub struct Node {
     /// The address at which other nodes reach it; absent with the embedded store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Whether the node serves requests. For another node: whether it is alive and not about to stop.
+    /// Whether the node serves requests. For another node: whether it is alive and not about to stop; false while the database does not
+    /// answer.
     pub ready: bool,
     /// Whether the node is about to stop and hands its shards over.
     pub leaving: bool,
