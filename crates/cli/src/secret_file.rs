@@ -15,9 +15,11 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     })
 }
 
-/// Serde's message about a value of the wrong type shows the value, in quotes if it is a string.
+/// Serde's message about a string that does not fit shows the string: `invalid type: string "secret", expected a map`. Quotes in other
+/// messages are around words that may be written.
 fn without_value(message: &str) -> String {
-    match (message.find('"'), message.rfind('"')) {
+    const SHOWN: &str = ": string \"";
+    match (message.find(SHOWN).map(|at| at + SHOWN.len() - 1), message.rfind('"')) {
         (Some(begin), Some(end)) if begin < end => format!("{}…{}", &message[..begin], &message[end + 1..]),
         _ => message.to_owned(),
     }
@@ -58,5 +60,13 @@ mod tests {
         check("\n\nother = \"secret\"\n", "line 3, other: unknown field");
         check("token \"secret\"\n", "line 1: ");
         check("context = \"se\\\"cret secret\"\n", "line 1, context: invalid type: string …, expected a map");
+    }
+
+    #[test]
+    fn quotes_around_what_may_be_written_are_shown() {
+        let message = "the quota `rules` must be a whole number from 0 on, or \"unlimited\"";
+        assert_eq!(without_value(message), message);
+        let value = "invalid value: string \"secret\", expected \"yes\" or \"no\"";
+        assert_eq!(without_value(value), "invalid value: string …");
     }
 }
