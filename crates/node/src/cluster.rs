@@ -198,8 +198,8 @@ pub struct NodeStatus {
     pub node: String,
     /// The address at which other nodes reach this one. None on a store that is not shared.
     pub address: Option<String>,
-    /// For the node that gives the view: whether it serves requests. For another node: whether it is alive and does not leave. False
-    /// while the store does not answer, because nobody knows then.
+    /// For the node that gives the view: whether it serves requests. For another node: whether it is alive and does not leave; false
+    /// while the store does not answer, because this node cannot know it then.
     pub is_ready: bool,
     /// Whether the node is stopping, and gives its shards away.
     pub is_leaving: bool,
@@ -215,7 +215,7 @@ pub struct ShardStatus {
     /// The epoch of the shard. None on a store that is not shared.
     pub epoch: Option<u64>,
     /// For a shard of the node that gives the view: whether it serves requests. For another node's shard: whether that node is
-    /// alive. False while the store does not answer.
+    /// alive; false while the store does not answer.
     pub is_open: bool,
 }
 
