@@ -151,12 +151,11 @@ impl ShardReceiver {
     /// Waits until there are cancellations, or, if the task wants requests, until it can take one or none will come. Requests
     /// of a namespace that is held up cannot be taken.
     pub(crate) async fn changed(&self, wants_requests: bool, held_up: &HashSet<Name>) {
-        let mut ready_at = wants_requests.then(Instant::now);
         loop {
             {
                 let mut state = self.0.lock();
-                if let Some(now) = ready_at.take() {
-                    state.queue.handle_ready(now);
+                if wants_requests {
+                    state.queue.handle_ready(Instant::now(), held_up);
                 }
                 let has_ended = state.is_closed && state.queue.is_empty();
                 let is_ready = wants_requests && (has_ended || state.queue.has_work(held_up));

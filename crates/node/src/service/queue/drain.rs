@@ -5,6 +5,10 @@ use std::time::Duration;
 /// The part that a new measurement has in the average.
 const NEW_PART: f64 = 0.25;
 
+/// How many times longer than expected a round may count. Now and then a round takes very long, because other work keeps the processors
+/// busy or the table is slow for a moment. One such round must not make a busy shard refuse requests that it would answer in time.
+const MOST_LONGER: f64 = 4.0;
+
 /// The part of a longer time that is added to the shortest one. So the shortest time of about so many appends counts.
 const LONGER_PART: u32 = 32;
 
@@ -18,7 +22,9 @@ pub(super) struct DrainTime {
 impl DrainTime {
     /// The shard needed this time for a full round of this weight.
     pub(super) fn measured(&mut self, time: Duration, weight: u64) {
-        self.blend(time.as_secs_f64() / weight as f64);
+        let measured = time.as_secs_f64() / weight as f64;
+        let most = if self.seconds > 0.0 { self.seconds * MOST_LONGER } else { measured };
+        self.blend(measured.min(most));
     }
 
     /// The shard needed this time for a round that was not full. Part of the time does not depend on the weight, so in a full

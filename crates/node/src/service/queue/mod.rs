@@ -145,6 +145,9 @@ struct Waiting<T> {
 /// What the shard has taken and is busy with.
 struct Round {
     weight: u64,
+    /// The most of the weight that is done before the shard takes more: it does a large request in slices, and takes requests of other
+    /// namespaces after the first one.
+    first_slice: u64,
     since: Instant,
     /// Whether the round took as much as it could, and left requests behind.
     is_full: bool,
@@ -282,16 +285,20 @@ impl<T> Queue<T> {
         }
         let is_full = !self.is_empty();
         self.waiting_since = is_full.then_some(now);
-        // The shard does a larger request in slices, and takes more after the first one.
-        let weight = begun.weight.min(most.weight);
-        self.busy_with = (weight > 0).then_some(Round { weight, since: now, is_full });
+        let (weight, first_slice) = (begun.weight, most.weight);
+        self.busy_with = (weight > 0).then_some(Round { weight, first_slice, since: now, is_full });
         taken
     }
 
-    /// The shard is done with what it took, and would take more.
-    pub(crate) fn handle_ready(&mut self, now: Instant) {
-        if let Some(Round { weight, since, is_full }) = self.busy_with.take() {
+    /// The shard would take more. Either it is done with what it took, or namespaces are held up by large requests, and there are
+    /// others. If all requests are held up, it cannot take any, so its round goes on.
+    pub(crate) fn handle_ready(&mut self, now: Instant, held_up: &HashSet<Name>) {
+        if !held_up.is_empty() && !self.has_work(held_up) {
+            return;
+        }
+        if let Some(Round { weight, first_slice, since, is_full }) = self.busy_with.take() {
             let time = now.saturating_duration_since(since);
+            let weight = if held_up.is_empty() { weight } else { weight.min(first_slice) };
             match is_full {
                 true => self.drain_time.measured(time, weight),
                 false => self.drain_time.at_most(time, weight),

@@ -99,7 +99,7 @@ impl World {
     /// The shard begins its next round, if it is not busy.
     fn work(&mut self) {
         if self.now >= self.busy_until {
-            self.queue.handle_ready(self.now);
+            self.queue.handle_ready(self.now, &HashSet::new());
         }
         while self.now >= self.busy_until && !self.queue.is_empty() {
             let taken = self.queue.take(self.now, ROUND, &HashSet::new(), |sent| sent.is_gone);
@@ -252,6 +252,67 @@ fn a_shard_that_was_lost_for_long_is_not_thought_slow() {
     world.run(SECOND / 100, &[]);
     let seen = world.run(SECOND / 4, &[("a", 90_000)]);
     assert_eq!(seen.refused("a"), 0, "the shard is as fast as before");
+}
+
+/// A few clients that send batch after batch to one namespace. The shard does each batch in slices, and takes no other meanwhile.
+struct Batches {
+    queue: Queue<()>,
+    now: Instant,
+    waiting: VecDeque<Unanswered>,
+}
+
+impl Batches {
+    const COST: Cost = Cost { weight: 5_000, bytes: 1_000 };
+    const TIME: Duration = Duration::from_millis(10);
+
+    fn new(clients: usize) -> Batches {
+        let (queue, now) = (Queue::new(QueueOptions::default()), Instant::now());
+        let mut batches = Batches { queue, now, waiting: VecDeque::new() };
+        for _ in 0..clients {
+            batches.send().expect("the shard is not known to be slow");
+        }
+        batches
+    }
+
+    fn send(&mut self) -> Result<(), Overloaded> {
+        let unanswered =
+            self.queue.push(self.now, &name("a"), (), Self::COST, false).map_err(|(_, error)| error)?;
+        self.waiting.push_back(unanswered);
+        Ok(())
+    }
+
+    /// The shard does the next batch in this time.
+    fn finish_one(&mut self, time: Duration) {
+        let taken = self.queue.take(self.now, ROUND, &HashSet::new(), |_| false);
+        assert_eq!(taken.begin.len(), 1);
+        self.now += Duration::from_micros(15);
+        self.queue.handle_ready(self.now, &HashSet::from([name("a")]));
+        self.now += time;
+        self.queue.handle_ready(self.now, &HashSet::new());
+        self.waiting.pop_front();
+    }
+}
+
+/// It is done when no namespace is held up any more. What passes until the first slice has begun says nothing.
+#[test]
+fn a_batch_counts_with_all_of_its_time() {
+    let mut batches = Batches::new(8);
+    for _ in 0..20 {
+        batches.finish_one(Batches::TIME);
+        batches.send().expect("80 ms of work wait");
+    }
+    let accepted = (0..1000).take_while(|_| batches.send().is_ok()).count();
+    assert!((10..20).contains(&accepted), "{accepted} batches of 10 ms were accepted, and 8 waited");
+}
+
+#[test]
+fn one_slow_batch_does_not_refuse_others() {
+    let mut batches = Batches::new(8);
+    for number in 0..200 {
+        let is_slow = number % 50 == 49;
+        batches.finish_one(if is_slow { Batches::TIME * 15 } else { Batches::TIME });
+        batches.send().expect("the shard is fast again, and 80 ms of work wait");
+    }
 }
 
 /// A cost like this, for tests without a shard.
