@@ -19,7 +19,7 @@ const DEFAULT_PERCENT: u64 = 60;
 const LEAST: u64 = 64 * MIB;
 
 /// The table's block cache: a sixteenth of the budget, and at most this.
-const MAX_CACHE: u64 = 64 * MIB;
+const MAX_CACHE: u64 = 512 * MIB;
 
 /// The memory for which there may be one thread that waits for the disk. Each has a stack.
 const PER_BLOCKING_THREAD: u64 = 16 * MIB;
@@ -197,7 +197,8 @@ mod tests {
         };
         check(64, 4);
         check(512, 32);
-        check(8_192, 64);
+        check(4_096, 256);
+        check(16_384, 512);
     }
 
     #[test]
