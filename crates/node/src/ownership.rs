@@ -47,8 +47,19 @@ pub struct OwnershipPlanner {
     leaving_since: Option<Duration>,
 }
 
-/// What the node must do. Actions must be carried out in the order in which they are returned.
+/// A shard that no live node owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnownedShard {
+    /// The shard.
+    pub shard: ShardId,
+    /// Its epoch in the view.
+    pub seen: Epoch,
+    /// The previous owner, if there is one.
+    pub from: Option<NodeId>,
+}
+
+/// What the node must do. Actions must be carried out in the order in which they are returned.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnershipAction {
     /// Open a shard that this node owns, and serve it until [`OwnershipAction::Close`], or until another node turns out to own
     /// it. Then call [`OwnershipPlanner::ended`].
@@ -58,15 +69,10 @@ pub enum OwnershipAction {
         /// The last owner's shard time, if it handed the shard to this node. None if the shard was not served for a while.
         handed: Option<HandOver>,
     },
-    /// Claim a shard that no live node owns, in one call with all other claims of the same view. If that succeeds, call
-    /// [`OwnershipPlanner::claimed`].
+    /// Claim shards that no live node owns, in one call. Call [`OwnershipPlanner::claimed`] for each one that this node gets.
     Claim {
-        /// The shard to claim.
-        shard: ShardId,
-        /// The shard's epoch in the view.
-        seen: Epoch,
-        /// The previous owner, if there is one.
-        from: Option<NodeId>,
+        /// The shards to claim.
+        shards: Vec<UnownedShard>,
     },
     /// Find out whether a process listens at the address of a node whose session with the store has ended, and call
     /// [`OwnershipPlanner::handle_probe`].
@@ -191,16 +197,13 @@ impl OwnershipPlanner {
         let moves = plan(&self.view);
         self.await_preparations(now, &moves);
         self.prepare(&moves, &mut acts);
+        let mut claims = Vec::new();
         for step in moves.into_iter().filter(|(node, _)| *node == self.me).map(|(_, step)| step) {
             match step {
                 Move::Claim { shard, .. } if now < self.claims_from || self.failed.contains(&shard) => {}
                 Move::Claim { shard, seen } => {
                     let from = self.view.shards.iter().find(|holding| holding.shard == shard);
-                    acts.push(OwnershipAction::Claim {
-                        shard,
-                        seen,
-                        from: from.and_then(|holding| holding.owner),
-                    });
+                    claims.push(UnownedShard { shard, seen, from: from.and_then(|holding| holding.owner) });
                 }
                 // A shard that is being opened is given away only after that, unless the node leaves. Shards beyond the bound
                 // follow with a later view, and so do shards that are not prepared yet.
@@ -216,6 +219,9 @@ impl OwnershipPlanner {
                     }
                 }
             }
+        }
+        if !claims.is_empty() {
+            acts.push(OwnershipAction::Claim { shards: claims });
         }
         acts
     }
@@ -282,9 +288,13 @@ impl OwnershipPlanner {
         is_refused.then_some(OwnershipAction::EndTenure { node })
     }
 
-    /// A claim succeeded. Returns None if a view has shown it before, because then the shard is being opened already.
-    pub fn claimed(&mut self, shard: ShardId) -> Option<OwnershipAction> {
-        (!self.running.contains_key(&shard)).then(|| self.open(shard, None))
+    /// A claim succeeded. Returns whether the shard is to be opened now. If a view has shown the claim before, that was ordered already.
+    pub fn claimed(&mut self, shard: ShardId) -> bool {
+        let is_new = !self.running.contains_key(&shard);
+        if is_new {
+            self.open(shard, None);
+        }
+        is_new
     }
 
     /// This node no longer serves the shard.
@@ -368,11 +378,12 @@ mod tests {
         let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
         let closed = |_| false;
         let open = |_| true;
-        let claim = OwnershipAction::Claim { shard: SHARD, seen: Epoch(3), from: None };
+        let unowned = UnownedShard { shard: SHARD, seen: Epoch(3), from: None };
+        let claim = OwnershipAction::Claim { shards: vec![unowned] };
         let place = |at| OwnershipAction::Place { shard: SHARD, at };
         assert_eq!(planner.handle_view(NOW, view(None, false, false), closed), [place(None), claim]);
-        assert_eq!(planner.claimed(SHARD), Some(OwnershipAction::Open { shard: SHARD, handed: None }));
-        assert_eq!(planner.claimed(SHARD), None, "once");
+        assert!(planner.claimed(SHARD));
+        assert!(!planner.claimed(SHARD), "once");
         assert_eq!(planner.handle_view(NOW, view(Some(ME), false, false), closed), [], "it is being opened");
 
         // The store shows another owner: the shard's task must check.
@@ -469,13 +480,13 @@ mod tests {
         let place = |shard| OwnershipAction::Place { shard: ShardId(shard), at: Some(OTHER) };
         let shard = ShardId(1);
         let prepare = |epoch| OwnershipAction::Prepare { shard, epoch: Epoch(epoch) };
-        let discard = OwnershipAction::Discard { shard };
+        let discard = || OwnershipAction::Discard { shard };
         let mut acts = |view| planner.handle_view(NOW, view, |_| false);
         assert_eq!(acts(uneven(OTHER, &[], 3)), [place(0), place(1), prepare(3)]);
         assert_eq!(acts(uneven(OTHER, &[1], 3)), [place(0), place(1)], "once");
         assert_eq!(
             acts(uneven(OTHER, &[1], 4)),
-            [place(0), place(1), discard, prepare(4)],
+            [place(0), place(1), discard(), prepare(4)],
             "it was taken again"
         );
         let mut given = uneven(OTHER, &[1], 5);
@@ -485,7 +496,7 @@ mod tests {
         planner.handle_view(NOW, uneven(OTHER, &[], 3), |_| false);
         let mut alone = uneven(OTHER, &[], 3);
         alone.members.retain(|member| member.id == OTHER);
-        assert_eq!(planner.handle_view(NOW, alone, |_| false), [place(0), place(1), discard]);
+        assert_eq!(planner.handle_view(NOW, alone, |_| false), [place(0), place(1), discard()]);
     }
 
     /// A lost session alone proves nothing: the node may have lost its connection.

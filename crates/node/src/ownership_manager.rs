@@ -10,7 +10,7 @@ use crate::{
     driver::{HandedTime, Order, ShardContext},
     failure::catch_panic,
     node::{NodeOptions, Stage, Stores},
-    ownership::{OwnershipAction, OwnershipPlanner},
+    ownership::{OwnershipAction, OwnershipPlanner, UnownedShard},
     preparer::Preparer,
     reachability,
     service::Location,
@@ -18,7 +18,7 @@ use crate::{
     tenure_renewal::{RenewalControl, SeenView, TenureRenewal},
 };
 use limina_engine::Time;
-use limina_store::{Epoch, HandOver, Journal, Member, NodeId, ShardId, Table, Tenure, View};
+use limina_store::{HandOver, Journal, Member, NodeId, ShardId, Table, Tenure, View};
 use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error,
@@ -165,36 +165,31 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
         if let Some(others) = service.others() {
             others.handle_view(view.clone(), is_open);
         }
-        let mut claims = Vec::new();
         for action in actions {
-            match action {
-                OwnershipAction::Claim { shard, seen, from } => claims.push((shard, seen, from)),
-                action => self.act(action).await,
-            }
+            self.act(action).await;
         }
-        self.claim(claims).await;
     }
 
     /// Claims shards whose owners are not alive, in one call, and opens those that it gets.
-    async fn claim(&mut self, claims: Vec<(ShardId, Epoch, Option<NodeId>)>) {
-        if claims.is_empty() {
-            return;
-        }
-        let shards = claims.iter().map(|(shard, seen, _)| (*shard, *seen)).collect();
+    async fn claim(&mut self, unowned: Vec<UnownedShard>) {
+        let shards = unowned.iter().map(|unowned| (unowned.shard, unowned.seen)).collect();
         let claimed = match self.store.claim(shards).await {
             Ok(claimed) => claimed,
             Err(error) => {
-                let shards = claims.len();
+                let shards = unowned.len();
                 let error = &error as &dyn Error;
                 return tracing::warn!(shards, error, "shards without a live owner could not be claimed");
             }
         };
-        for (shard, _, from) in claims.into_iter().filter(|(shard, ..)| claimed.contains(shard)) {
+        for UnownedShard { shard, from, .. } in unowned {
+            if !claimed.contains(&shard) {
+                continue;
+            }
             let from = from.map(|from| from.to_string());
             tracing::info!(shard = shard.0, from, "taking a shard over: nobody serves it");
             self.context.metrics.cluster.shards_claimed.inc();
-            if let Some(open) = self.planner.claimed(shard) {
-                self.act(open).await;
+            if self.planner.claimed(shard) {
+                self.open(shard, None);
             }
         }
     }
@@ -202,7 +197,7 @@ impl<S: Journal + Table + Tenure> OwnershipManager<S> {
     async fn act(&mut self, action: OwnershipAction) {
         match action {
             OwnershipAction::Open { shard, handed } => self.open(shard, handed),
-            OwnershipAction::Claim { .. } => unreachable!("claims are sent together"),
+            OwnershipAction::Claim { shards } => self.claim(shards).await,
             OwnershipAction::Probe { node } => self.probe(node),
             OwnershipAction::EndTenure { node } => self.end_tenure(node).await,
             OwnershipAction::Prepare { shard, epoch } => self.preparer.begin(shard, epoch),

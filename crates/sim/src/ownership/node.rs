@@ -4,7 +4,7 @@ use super::{
     clients::RequestKind,
     event_queue::{Answer, Millis},
 };
-use limina_node::ownership::{OwnershipAction, OwnershipPlanner, is_current};
+use limina_node::ownership::{OwnershipAction, OwnershipPlanner, UnownedShard, is_current};
 use limina_store::{
     AppendError, ConfirmError, Epoch, Journal, NodeId, Seq, ShardId, StoreError, Tenure, View,
     memory::MemoryNode,
@@ -211,7 +211,11 @@ impl Node {
                 }
             }
             (StoreCall::Claim { shard, .. }, Some(StoreReply::Yes)) => {
-                self.planner.claimed(shard).map_or(Vec::new(), |act| self.act(act))
+                if self.planner.claimed(shard) {
+                    self.take(shard)
+                } else {
+                    Vec::new()
+                }
             }
             (StoreCall::Claim { .. }, _) => Vec::new(),
             (StoreCall::EndTenure { .. }, _) => self.tick(now),
@@ -272,8 +276,9 @@ impl Node {
     fn act(&mut self, act: OwnershipAction) -> Vec<Action> {
         match act {
             OwnershipAction::Open { shard, .. } => self.take(shard),
-            OwnershipAction::Claim { shard, seen, .. } => {
-                vec![Action::StoreCall(StoreCall::Claim { shard, seen })]
+            OwnershipAction::Claim { shards } => {
+                let call = |UnownedShard { shard, seen, .. }| StoreCall::Claim { shard, seen };
+                shards.into_iter().map(call).map(Action::StoreCall).collect()
             }
             OwnershipAction::Probe { node } => vec![Action::Probe(node)],
             OwnershipAction::EndTenure { node } => vec![Action::StoreCall(StoreCall::EndTenure { node })],
