@@ -215,7 +215,7 @@ pub struct ShardStatus {
     /// The epoch of the shard. None on a store that is not shared.
     pub epoch: Option<u64>,
     /// For a shard of the node that gives the view: whether it serves requests. For another node's shard: whether that node is
-    /// alive; false while the store does not answer.
+    /// alive. False while the store does not answer.
     pub is_open: bool,
 }
 
@@ -223,8 +223,8 @@ impl Cluster {
     /// The name of a node on a store of its own.
     const ALONE: &str = "local";
 
-    /// The view of the node `me` among others. `is_current` is false while the store does not answer: then the view is too old to tell
-    /// which other nodes are alive.
+    /// The view of the node `me` among others. `is_current` is false while the store does not answer: then no shard here serves requests,
+    /// and the view is too old to tell which other nodes are alive.
     fn of(
         view: &View,
         me: NodeId,
@@ -241,15 +241,16 @@ impl Cluster {
             },
             is_leaving: member.is_leaving,
         });
-        let is_live = |id| is_current && view.members.iter().any(|member| member.id == id && member.is_live);
+        let is_live = |id| view.members.iter().any(|member| member.id == id && member.is_live);
         let shards = view.shards.iter().map(|holding| ShardStatus {
             shard: holding.shard.0,
             owner: holding.owner.map(|owner| owner.to_string()),
             epoch: Some(holding.epoch.0),
-            is_open: match holding.owner {
-                Some(owner) if owner == me => is_open(holding.shard),
-                owner => owner.is_some_and(is_live),
-            },
+            is_open: is_current
+                && match holding.owner {
+                    Some(owner) if owner == me => is_open(holding.shard),
+                    owner => owner.is_some_and(is_live),
+                },
         });
         Cluster { me: me.to_string(), nodes: nodes.collect(), shards: shards.collect() }
     }
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn other_nodes_are_shown_as_ready_only_while_the_store_answers() {
+    fn other_nodes_and_all_shards_are_shown_as_well_only_while_the_store_answers() {
         let member = |id| Member {
             id: NodeId(id),
             address: format!("node-{id}"),
@@ -317,7 +318,7 @@ mod tests {
             assert_eq!(cluster.shards.iter().map(|shard| shard.is_open).collect::<Vec<_>>(), shards);
         };
         check(true, [true, true, false], [true, true]);
-        check(false, [true, false, false], [true, false]);
+        check(false, [true, false, false], [false, false]);
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub struct Shard {
     pub shard: u16,
     /// The name of the node that owns the shard; `null` while no node does.
     pub owner: Option<String>,
-    /// Whether the shard serves requests; `false` while it is being opened. For a shard of another node: whether that
-    /// node is alive.
+    /// Whether the shard serves requests; `false` while it is being opened, or while the database does not answer. For a shard of another
+    /// node: whether that node is alive.
     pub open: bool,
     /// A number that grows whenever the shard is taken over, handed over or opened; absent with the embedded store.
     #[serde(skip_serializing_if = "Option::is_none")]
