@@ -12,6 +12,9 @@ use core::{
 use hashbrown::{DefaultHashBuilder, HashTable};
 use serde::Serialize;
 
+/// The most records and bytes for which a batch has room from its first write on.
+const MOST_ROOM: Room = Room { records: 64, bytes: 4 << 10 };
+
 /// The newest after-image of each key, in the order in which the keys were written first.
 ///
 /// Keys and values are in one buffer, and a hash table finds their ranges. So a write needs no allocation of its own and no
@@ -84,6 +87,13 @@ impl Writes {
     fn end(&self) -> usize {
         self.bytes.len()
     }
+
+    fn reserve(&mut self, room: &Room) {
+        self.bytes.reserve(room.bytes);
+        self.ranges.reserve(room.records);
+        let ranges = &self.ranges;
+        self.by_key.reserve(room.records, |index| ranges[*index as usize].hash);
+    }
 }
 
 /// The writes of a batch, with an index by key order that is built when it is first needed. `W` is [`Writes`] while the batch
@@ -94,6 +104,14 @@ pub(crate) struct RecentWrites<W = Writes> {
     order: OnceCell<BTreeMap<Vec<u8>, usize>>,
     /// Whether a range was read since the batch began.
     is_order_used: Cell<bool>,
+    /// What the last batch needed. The next one probably needs as much, and does not grow again and again.
+    room: Room,
+}
+
+#[derive(Debug, Default)]
+struct Room {
+    records: usize,
+    bytes: usize,
 }
 
 impl RecentWrites {
@@ -121,6 +139,9 @@ impl RecentWrites {
             return index;
         }
         let index = self.writes.ranges.len();
+        if index == 0 {
+            self.writes.reserve(&self.room);
+        }
         let from = self.writes.end();
         self.writes.bytes.extend_from_slice(key);
         let key_range = from..self.writes.end();
@@ -140,12 +161,16 @@ impl RecentWrites {
             writes: Writes { hasher: self.writes.hasher.clone(), ..Writes::default() },
             order: OnceCell::new(),
             is_order_used: Cell::new(false),
+            room: Room {
+                records: self.writes.len().min(MOST_ROOM.records),
+                bytes: self.writes.end().min(MOST_ROOM.bytes),
+            },
         };
         if self.is_order_used.get() {
             next.order.get_or_init(BTreeMap::new);
         }
-        let RecentWrites { writes, order, is_order_used } = core::mem::replace(self, next);
-        RecentWrites { writes: Arc::new(writes), order, is_order_used }
+        let RecentWrites { writes, order, is_order_used, room } = core::mem::replace(self, next);
+        RecentWrites { writes: Arc::new(writes), order, is_order_used, room }
     }
 }
 

@@ -59,6 +59,10 @@ impl<T> Open<T> {
     ) -> bool {
         // Several rounds of one batch may read the clock, and shard time must never go back.
         let now = now.max(self.engine.time());
+        if self.has_nothing_to_take(now, queue) {
+            (self.is_behind, self.lags_at) = (false, None);
+            return false;
+        }
         let Slice { due, time, is_whole } =
             if scope == WriteScope::Nothing { self.slice_before_due(now) } else { self.slice(now, options) };
         self.is_behind = scope != WriteScope::Nothing && time < now;
@@ -82,6 +86,13 @@ impl<T> Open<T> {
         self.fetched.clear();
         self.round = Some(Round { now: time, work, is_fetching: false, is_asked: false, is_ready: false });
         true
+    }
+
+    /// Whether a round at this instant would be empty. A shard is polled several times for each request, mostly for nothing.
+    fn has_nothing_to_take(&self, now: Time, queue: &Queue<T>) -> bool {
+        queue.is_empty()
+            && self.engine.next_due().is_none_or(|due| due > now)
+            && !self.engine.has_background()
     }
 
     /// If there is no space for due timers, shard time stops just before the first of them. So a read never sees a

@@ -64,6 +64,15 @@ impl Engine {
         (!self.context.garbage.is_empty()).then_some(Due::Free)
     }
 
+    /// Whether there may be work besides requests and timers.
+    pub fn has_background(&self) -> bool {
+        let context = &self.context;
+        !(self.sweeps.is_empty()
+            && context.granting.is_empty()
+            && context.backfilling.is_empty()
+            && context.garbage.is_empty())
+    }
+
     /// The records that this piece of work will need. [`Engine::apply_due`] may still return more.
     pub fn missing_for_due(&self, due: Due, fetched: &Fetched) -> Vec<Read> {
         let reader = Reader::new(&self.context.changes.writes, &self.context.sealed, fetched);

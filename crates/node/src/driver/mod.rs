@@ -4,7 +4,9 @@
 //! back with the result. `loading` builds a shard's engine from what is stored, and `prepared` does most of that before this node owns the
 //! shard.
 
+mod alarm;
 mod loading;
+mod news;
 mod outputs;
 mod prepared;
 
@@ -21,11 +23,13 @@ use crate::{
     opener::Opener,
     service::{Cost, NotDecided, ShardReceiver, Submission, TakenRequests, Ticket},
 };
+use alarm::Alarm;
 use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time, engine::is_kept_by_id, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
 use limina_store::{
     ConfirmError, FilteredKeys, FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table,
 };
+use news::News;
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
@@ -211,15 +215,14 @@ impl<J: Journal, T: Table> Driver<J, T> {
         mut self,
         engine: Engine,
         handed: Option<HandedTime>,
-        mut orders: watch::Receiver<Order>,
+        orders: watch::Receiver<Order>,
     ) -> Result<Closed, NotOwned> {
-        let mut is_store_away = self.tenure_guard.is_store_away();
+        let mut news = News::new(orders, self.tenure_guard.is_store_away(), self.service.serving());
         let (mut clock, opening) = match handed {
             None => (ShardClock::start(engine.time(), self.clocks.read()), Opening::Interrupted),
             Some(handed) => (self.continue_clock(engine.time(), handed), Opening::HandedOver),
         };
-        let mut serving = self.service.serving();
-        let mut is_reachable = *serving.borrow_and_update();
+        let mut is_reachable = news.is_serving();
         if !is_reachable {
             self.shard.wait_for_serving(clock.time());
         }
@@ -229,12 +232,13 @@ impl<J: Journal, T: Table> Driver<J, T> {
         // Set while more requests wait than are taken at once.
         let mut busy_since = None;
         let mut was_persisted_at_once = false;
+        let mut alarm = Alarm::default();
         loop {
             let polled_at = Instant::now();
             let now = self.advance(&mut clock);
             // Checked before each poll: a client's request is never decided while time still stands.
             let was_reachable = is_reachable;
-            is_reachable = *serving.borrow_and_update() && !*is_store_away.borrow();
+            is_reachable = news.is_serving() && !news.is_store_away();
             match (was_reachable, is_reachable) {
                 (false, true) => self.shard.handle_serving(now),
                 (true, false) => self.shard.wait_for_serving(now),
@@ -271,18 +275,18 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
                 next.into_iter().chain(do_sweeps_wait.then_some(SWEEP_PAUSE)).min()
             };
+            alarm.set(wakeup.map(|span| polled_at + span));
             // While the shard is being opened, requests stay in the queue, which refuses more of them when that takes long.
-            let takes = self.shard.engine().is_some() || is_stopping || *is_store_away.borrow();
+            let takes = self.shard.engine().is_some() || is_stopping || news.is_store_away();
             let held_up = self.shard.held_up().clone();
             let wants_more = takes && !is_closed && self.shard.ready_len() < MAX_IN_SHARD;
             if busy_since.is_some_and(|since| polled_at - since > MAX_RUN) {
                 tokio::task::yield_now().await;
                 busy_since = Some(Instant::now());
             }
-            // The branches are polled in order, until one is ready. So while requests wait, the task does not register with the channels
-            // behind them, which rarely change. When one of these has changed, requests are left out of the turn, and cannot starve it.
-            let has_order = !is_stopping && orders.has_changed().unwrap_or(true);
-            let has_news = has_order || is_store_away.has_changed().unwrap_or(false);
+            // The branches are polled in order, until one is ready. When there is news, requests are left out of the turn, and cannot
+            // starve it.
+            let has_news = news.has_changed();
             // A store in memory completes an append at once. Then the next turn leaves appends out: otherwise a sweep, which appends
             // again and again, would starve the requests.
             let gives_way = std::mem::take(&mut was_persisted_at_once);
@@ -327,22 +331,25 @@ impl<J: Journal, T: Table> Driver<J, T> {
                         is_closed = requests.was_last;
                         busy_since = if requests.left_some { busy_since.or(Some(polled_at)) } else { None };
                         self.handle_taken(requests);
-                        self.handle_store_away(*is_store_away.borrow());
+                        self.handle_store_away(news.is_store_away());
                     }
                 }
-                Ok(()) = is_store_away.changed() => self.handle_store_away(*is_store_away.borrow_and_update()),
-                () = sleep_until(wakeup.map(|span| polled_at + span)) => {}
-                _ = serving.changed(), if !is_reachable => {}
-                changed = orders.changed(), if !is_stopping => match (changed, *orders.borrow_and_update()) {
-                    (Ok(()), Order::Serve) => self.check_ownership(),
-                    // An error means that the node was dropped.
-                    (Err(_), Order::Serve) | (_, Order::Close { .. }) => {
-                        is_stopping = true;
-                        self.shard.handle_closing();
-                        // Requests that are in the channel are still received. Later ones are rejected by the channel.
-                        self.receiver.close();
+                () = alarm.rings() => {}
+                () = news.changed() => {
+                    if let Some(is_away) = news.take_store_away() {
+                        self.handle_store_away(is_away);
                     }
-                },
+                    match news.take_order() {
+                        Some(Order::Serve) => self.check_ownership(),
+                        Some(Order::Close { .. }) => {
+                            is_stopping = true;
+                            self.shard.handle_closing();
+                            // Requests that are in the channel are still received. Later ones are rejected by the channel.
+                            self.receiver.close();
+                        }
+                        None => {}
+                    }
+                }
             }
         }
     }
@@ -506,13 +513,6 @@ async fn finished<R>(slot: &mut InFlight<R>) -> R {
             *slot = None;
             result
         }
-        None => std::future::pending().await,
-    }
-}
-
-async fn sleep_until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

@@ -5,13 +5,12 @@ use limina_engine::{Name, Outcome, Request};
 use limina_shard::Failure;
 use std::{
     collections::{HashSet, VecDeque},
+    future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
     time::Duration,
 };
-use tokio::{
-    sync::{Notify, oneshot},
-    time::Instant,
-};
+use tokio::{sync::oneshot, time::Instant};
 
 /// Takes the answer of one request to its caller. It is closed when the caller has gone.
 pub(crate) type Ticket = oneshot::Sender<Result<Outcome, NotDecided>>;
@@ -38,29 +37,25 @@ pub(super) enum NotQueued {
 
 /// The channel to a shard: front ends send, the shard's task receives.
 pub(crate) fn shard_channel(options: QueueOptions) -> (ShardSender, ShardReceiver) {
-    let channel = Arc::new(Channel {
-        state: Mutex::new(State {
-            queue: Queue::new(options),
-            cancellations: VecDeque::new(),
-            is_closed: false,
-            is_abandoned: false,
-        }),
-        changed: Notify::new(),
-    });
+    let channel = Arc::new(Channel(Mutex::new(State {
+        queue: Queue::new(options),
+        cancellations: VecDeque::new(),
+        receiver: None,
+        is_closed: false,
+        is_abandoned: false,
+    })));
     (ShardSender(channel.clone()), ShardReceiver(channel))
 }
 
-struct Channel {
-    state: Mutex<State>,
-    /// Wakes the receiver.
-    changed: Notify,
-}
+struct Channel(Mutex<State>);
 
 struct State {
     queue: Queue<Submission>,
     /// Requests that take back an earlier submission whose client has gone. There are never more of them than there were
     /// such submissions, so they need no bound.
     cancellations: VecDeque<Submission>,
+    /// Wakes the receiver, if it waits.
+    receiver: Option<Waker>,
     /// No more requests are accepted. Cancellations still are.
     is_closed: bool,
     /// The receiver is gone.
@@ -69,8 +64,13 @@ struct State {
 
 impl Channel {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Wakes the receiver, if it waits. Not under the lock, which the receiver takes first of all.
+fn wake(receiver: Option<Waker>) {
+    receiver.into_iter().for_each(Waker::wake);
 }
 
 /// The end of a shard's channel that requests are sent to. When it is dropped, the channel is closed.
@@ -90,12 +90,12 @@ impl ShardSender {
         }
         let was_empty = state.queue.is_empty();
         let pushed = state.queue.push(now, &namespace, (ticket, request), cost, makes_room);
+        // If requests wait already, the receiver was woken for them, or takes none for now.
+        let receiver = if was_empty { state.receiver.take() } else { None };
         drop(state);
         // The refused request is dropped only now: freeing a large one takes time.
         let unanswered = pushed.map_err(|(_, overloaded)| NotQueued::Overloaded(overloaded))?;
-        if was_empty {
-            self.0.changed.notify_one();
-        }
+        wake(receiver);
         Ok(unanswered)
     }
 
@@ -112,16 +112,21 @@ impl ShardSender {
             return Err(NotQueued::Closed);
         }
         state.cancellations.push_back((ticket, request));
+        let receiver = state.receiver.take();
         drop(state);
-        self.0.changed.notify_one();
+        wake(receiver);
         Ok(())
     }
 }
 
 impl Drop for ShardSender {
     fn drop(&mut self) {
-        self.0.lock().is_closed = true;
-        self.0.changed.notify_one();
+        let receiver = {
+            let mut state = self.0.lock();
+            state.is_closed = true;
+            state.receiver.take()
+        };
+        wake(receiver);
     }
 }
 
@@ -151,21 +156,23 @@ impl ShardReceiver {
     /// Waits until there are cancellations, or, if the task wants requests, until it can take one or none will come. Requests
     /// of a namespace that is held up cannot be taken.
     pub(crate) async fn changed(&self, wants_requests: bool, held_up: &HashSet<Name>) {
-        loop {
-            {
-                let mut state = self.0.lock();
-                if wants_requests {
-                    state.queue.handle_ready(Instant::now(), held_up);
-                }
-                let has_ended = state.is_closed && state.queue.is_empty();
-                let is_ready = wants_requests && (has_ended || state.queue.has_work(held_up));
-                if is_ready || !state.cancellations.is_empty() {
-                    return;
-                }
+        poll_fn(|context| {
+            let mut state = self.0.lock();
+            if wants_requests {
+                state.queue.handle_ready(Instant::now(), held_up);
             }
-            // Each change stores a permit, so a change before this line is not missed.
-            self.0.changed.notified().await;
-        }
+            let has_ended = state.is_closed && state.queue.is_empty();
+            let is_ready = wants_requests && (has_ended || state.queue.has_work(held_up));
+            if is_ready || !state.cancellations.is_empty() {
+                return Poll::Ready(());
+            }
+            match &mut state.receiver {
+                Some(receiver) => receiver.clone_from(context.waker()),
+                none => *none = Some(context.waker().clone()),
+            }
+            Poll::Pending
+        })
+        .await;
     }
 
     /// An append of the shard took this long.

@@ -306,7 +306,7 @@ async fn method_not_allowed(request: Request) -> Failure {
 
 /// An answer with a JSON body.
 fn json<T: Serialize>(status: StatusCode, body: &T) -> Response {
-    json_of_size(status, body, 128)
+    json_of_size(status, body, 512)
 }
 
 /// An answer with a JSON body of about this many bytes. A long body that outgrows its memory again and again is copied each time.
