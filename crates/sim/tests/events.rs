@@ -17,7 +17,7 @@ enum What {
 
 #[test]
 fn any_commands() {
-    harness::check(4_000, act, |random| {
+    harness::check(2_000, act, |random| {
         let spans = *random.pick(&[&[10, 11, 12][..], &[10, 17, 64], &[10, 100], &[50, 1_000]]);
         script(random, spans, 60)
     });

@@ -26,7 +26,7 @@ enum What {
 
 #[test]
 fn any_commands() {
-    harness::check(4_000, act, |random| {
+    harness::check(2_000, act, |random| {
         let spans = *random.pick(&[&[1, 7, 64][..], &[10, 100], &[100], &[50, 1_000]]);
         let limits = LimiterWorkload::with_spans(random, spans);
         script(random, limits, 50)

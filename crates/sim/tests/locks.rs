@@ -12,7 +12,7 @@ use limina_sim::{random::Random, workload::LockWorkload};
 
 #[test]
 fn any_commands() {
-    harness::check(4_000, act, |random| {
+    harness::check(2_000, act, |random| {
         let spans =
             *random.pick(&[&[100, 101, 102][..], &[100, 107, 164], &[110, 200], &[150, 1_000, 60_000]]);
         script(random, spans, 60)

@@ -241,7 +241,7 @@ fn step() -> impl Strategy<Value = model::Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 50, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn memory_agrees_with_the_model(steps in proptest::collection::vec(step(), 0..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
