@@ -1,7 +1,7 @@
 //! A timer that a task keeps for all of its turns.
 //!
-//! A timer of tokio's is registered in one list of the runtime, under a lock. A shard's task has two turns for a request, so a new
-//! timer in each of them costs more than most requests that it waits for.
+//! The runtime has all timers in one list, under a lock. A shard's task has two turns for a request. A new timer in each turn would take
+//! that lock when it is made and again when it is dropped.
 
 use std::{pin::Pin, time::Duration};
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -17,7 +17,7 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
-    /// With `None`, nothing is waited for.
+    /// With `None`, no time is added. One that is set stays.
     pub(super) fn set(&mut self, at: Option<Instant>) {
         let Some(at) = at else { return };
         match &mut self.sleep {

@@ -9,13 +9,14 @@ use std::{
     pin::Pin,
     task::{Context, Poll, Waker},
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, task::unconstrained};
 
 pub(super) struct News {
     /// None when a shard is being closed: then no other order counts.
     orders: Option<watch::Receiver<Order>>,
     is_store_away: Copied,
     is_serving: Copied,
+    /// None from the moment when a change is taken: a registration wakes the task once only.
     registered: Option<Registration>,
 }
 
@@ -46,7 +47,7 @@ impl News {
         }
     }
 
-    /// Whether the store does not answer. This is up to date, and what [`News::take_store_away`] returns is not taken by it.
+    /// Whether the store does not answer at this moment. [`News::take_store_away`] still returns a change that was seen here.
     pub(super) fn is_store_away(&self) -> bool {
         match self.is_store_away.has_changed() {
             true => *self.is_store_away.channel.borrow(),
@@ -56,13 +57,17 @@ impl News {
 
     /// Whether clients reach the shards of this process.
     pub(super) fn is_serving(&mut self) -> bool {
-        self.is_serving.take_changed();
+        if self.is_serving.take_changed().is_some() {
+            self.registered = None;
+        }
         self.is_serving.value
     }
 
     /// Whether the store is away, if that has changed since the last call.
     pub(super) fn take_store_away(&mut self) -> Option<bool> {
-        self.is_store_away.take_changed()
+        let changed = self.is_store_away.take_changed()?;
+        self.registered = None;
+        Some(changed)
     }
 
     /// The order, if there is a new one since the last call. If the node was dropped, that is an order to close. After an order to
@@ -80,6 +85,7 @@ impl News {
         if matches!(order, Order::Close { .. }) {
             self.orders = None;
         }
+        self.registered = None;
         Some(order)
     }
 
@@ -105,13 +111,15 @@ impl News {
         }
         let orders = self.orders.clone();
         let (mut away, mut serving) = (self.is_store_away.channel.clone(), self.is_serving.channel.clone());
-        let mut change = Box::pin(async move {
+        // In a long turn the runtime makes its channels return without registering the task, so that others have their turns. This is
+        // polled once only, so it must register.
+        let mut change = Box::pin(unconstrained(async move {
             tokio::select! {
                 () = change_of(orders) => {}
                 _ = away.changed() => {}
                 _ = serving.changed() => {}
             }
-        });
+        }));
         // A change since the look above is found here, because these channels have seen what was taken, and nothing later.
         if change.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
@@ -222,5 +230,51 @@ mod tests {
         assert_eq!(news.take_order(), Some(Order::Close { to: None }));
         assert!(!news.has_changed());
         drop((is_store_away, is_serving));
+    }
+
+    /// Waits in a task that has registered, has seen a change and does this in the same turn. Returns whether `change` wakes it.
+    async fn wakes_after(first: fn(&mut News, &mut Context<'_>), change: impl FnOnce(&Senders)) -> bool {
+        let (mut news, senders) = news();
+        let is_serving = senders.is_serving.clone();
+        let waiting = tokio::spawn(async move {
+            assert!(poll_fn(|context| Poll::Ready(news.poll_changed(context).is_pending())).await);
+            is_serving.send_replace(false);
+            let mut is_first = true;
+            poll_fn(|context| {
+                if std::mem::take(&mut is_first) {
+                    first(&mut news, context);
+                }
+                news.poll_changed(context)
+            })
+            .await;
+        });
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!waiting.is_finished());
+        change(&senders);
+        tokio::time::timeout(std::time::Duration::from_secs(5), waiting).await.is_ok()
+    }
+
+    /// What was registered has fired. The task took the change before it looked whether there is one.
+    #[tokio::test]
+    async fn a_change_that_was_taken_early_hides_no_later_one() {
+        let again = |senders: &Senders| _ = senders.is_serving.send_replace(true);
+        assert!(wakes_after(|news, _| assert!(!news.is_serving()), again).await);
+    }
+
+    /// In a long turn, the runtime lets its channels pretend that nothing has changed, so that other tasks have their turns.
+    #[tokio::test]
+    async fn a_task_that_has_used_up_its_turn_is_registered() {
+        let exhaust = |news: &mut News, context: &mut Context<'_>| {
+            assert!(!news.is_serving());
+            news.registered = None;
+            while tokio::task::coop::has_budget_remaining() {
+                let mut once = std::pin::pin!(tokio::task::coop::consume_budget());
+                let _used = once.as_mut().poll(context);
+            }
+        };
+        let close = |senders: &Senders| _ = senders.orders.send_replace(Order::Close { to: None });
+        assert!(wakes_after(exhaust, close).await);
     }
 }
