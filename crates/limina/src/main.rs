@@ -103,7 +103,7 @@ fn run(cli: Cli, mut command: clap::Command) -> Result<Exit, Box<dyn Error>> {
         Some(Command::Import(args)) => moving::import(args),
         Some(Command::Rules(RulesCommand::Check(args))) => rules::check(args),
         Some(Command::Token(TokenCommand::New(args))) => access::new_token(args),
-        Some(Command::Openapi) => print(&limina_server::openapi_json()),
+        Some(Command::Openapi) => print(limina_server::OPENAPI_JSON.trim_end()),
         Some(Command::Token(TokenCommand::Ls(args))) => return access::list_tokens(args, &cli.options),
         Some(Command::Completions(args)) => {
             return Ok(limina_cli::write_completions(args.shell, &mut command));

@@ -10,6 +10,9 @@
 //! statuses of answers). [`rules_file`] reads rules from a TOML file. `stomp` pushes events over WebSocket. `envoy`
 //! is Envoy's rate limit service over gRPC. `tls` loads certificates. `peers` is the protocol between nodes.
 
+#[cfg(not(feature = "openapi"))]
+extern crate limina_openapi_off as utoipa;
+
 mod access;
 pub mod backend;
 mod envoy;
@@ -25,6 +28,8 @@ mod tls;
 pub use access::{InvalidOrigin, Origin, Policy};
 pub use backend::Backend;
 pub use envoy::EnvoyLimits;
-pub use http::{App, AppOptions, Metrics, openapi_json, rights_table, serve, serve_envoy, serve_peers};
+#[cfg(feature = "openapi")]
+pub use http::generated_openapi;
+pub use http::{App, AppOptions, Metrics, OPENAPI_JSON, rights_table, serve, serve_envoy, serve_peers};
 pub use peers::{IdentityError, PeerClient};
 pub use tls::{LoadedTls, Tls, TlsFileError, TlsFiles};

@@ -1,12 +1,13 @@
 //! Decisions: checks, holds, locks and an event, all or nothing, under one operation id.
 
+#[cfg(feature = "openapi")]
+use crate::schema::{Name, Ttl, Wait};
 use crate::{
     Duration, KeyValues, MAX_BATCH, Problem,
     ledger::{Change, LimitValue},
     limiter::LimitStatus,
     locks::{HeldLock, Mode, WantedLock},
     object,
-    schema::{Name, Ttl, Wait},
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

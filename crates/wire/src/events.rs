@@ -1,10 +1,8 @@
 //! Streams of events, each accepted once per duration, and the messages to their followers.
 
-use crate::{
-    Duration,
-    schema::{KeyFrameInterval, Name, StreamDuration},
-    words::from_word,
-};
+#[cfg(feature = "openapi")]
+use crate::schema::{KeyFrameInterval, Name, StreamDuration};
+use crate::{Duration, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;

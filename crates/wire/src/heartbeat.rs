@@ -1,5 +1,6 @@
 //! Heartbeats of locks and of leases.
 
+#[cfg(feature = "openapi")]
 use crate::schema::Name;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;

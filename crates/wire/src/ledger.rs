@@ -1,9 +1,8 @@
 //! The ledger: limits as accounts; hold, commit and rollback; values now and as of any operation.
 
-use crate::{
-    Duration, MAX_BATCH, Problem, object,
-    schema::{Context, Expiry, Name},
-};
+#[cfg(feature = "openapi")]
+use crate::schema::{Context, Expiry, Name};
+use crate::{Duration, MAX_BATCH, Problem, object};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;

@@ -5,6 +5,11 @@
 //! passes silently. What a GET returned can be sent back in a PUT: requests know the read-only fields of the replies, whose
 //! values are ignored, and durations under the names of the replies. Replies ignore unknown fields, so that an older client can read the replies of a newer server.
 //! [`JsonFault`] says in plain English why JSON was refused.
+//!
+//! With the feature `openapi` the types also describe themselves for the API reference.
+
+#[cfg(not(feature = "openapi"))]
+extern crate limina_openapi_off as utoipa;
 
 pub mod audit;
 pub mod cluster;
@@ -23,6 +28,7 @@ mod owned;
 pub mod page;
 pub mod problem;
 pub mod refusals;
+#[cfg(feature = "openapi")]
 pub mod schema;
 pub mod selection;
 mod words;

@@ -1,10 +1,8 @@
 //! Locks on sets of key-values.
 
-use crate::{
-    Duration, KeyValues, object,
-    schema::{Name, Ttl, Wait},
-    words::from_word,
-};
+#[cfg(feature = "openapi")]
+use crate::schema::{Name, Ttl, Wait};
+use crate::{Duration, KeyValues, object, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;

@@ -1,6 +1,8 @@
 //! What is being refused, as server-sent events.
 
-use crate::{KeyValues, schema::Name};
+use crate::KeyValues;
+#[cfg(feature = "openapi")]
+use crate::schema::Name;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;

@@ -4,7 +4,6 @@ use crate::{
     JsonFault,
     key_values::{InvalidValue, KeyValue, MAX_KEYS, Text, typed_value},
     object::{self, Object, too_many_keys},
-    schema,
 };
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -12,13 +11,7 @@ use serde::{
 };
 use serde_json::value::RawValue;
 use std::{borrow::Cow, fmt};
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{
-        Ref, RefOr, Schema,
-        schema::{AdditionalProperties, ObjectBuilder, OneOfBuilder, Type},
-    },
-};
+use utoipa::ToSchema;
 
 /// Conditions by key, in the order in which they were written. All of them must hold. A key may occur twice; the reader
 /// must check that.
@@ -207,36 +200,6 @@ impl Serialize for Condition<'_> {
             Condition::Equals(value) => value.serialize(serializer),
             Condition::Tests(tests) => tests.serialize(serializer),
         }
-    }
-}
-
-impl PartialSchema for Selection<'_> {
-    fn schema() -> RefOr<Schema> {
-        let condition = OneOfBuilder::new()
-            .item(Ref::from_schema_name("KeyValue"))
-            .item(Ref::from_schema_name("Tests"))
-            .description(Some(
-                "A value, which the key's value must equal, or an object of one or more tests.",
-            ));
-        ObjectBuilder::new()
-            .schema_type(Type::Object)
-            .property_names(Some(schema::text(1, 256)))
-            .max_properties(Some(MAX_KEYS))
-            .additional_properties(Some(AdditionalProperties::RefOr(condition.into())))
-            .description(Some("Conditions by key. All of them must hold. At most 64 keys of 1–256 bytes."))
-            .examples([serde_json::json!({"country": "de", "amount": {"gte": 100, "lt": 500}})])
-            .into()
-    }
-}
-
-impl ToSchema for Selection<'_> {
-    fn name() -> Cow<'static, str> {
-        Cow::Borrowed("Selection")
-    }
-
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push(("KeyValue".to_owned(), KeyValue::schema()));
-        schemas.push(("Tests".to_owned(), Tests::schema()));
     }
 }
 

@@ -7,10 +7,11 @@ use std::{collections::BTreeSet, path::Path};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-engine", &[]),
     ("limina-hostile", &[]),
+    ("limina-openapi-off", &[]),
     ("limina-pg-server", &[]),
     ("limina-stomp", &[]),
     ("limina-store", &[]),
-    ("limina-wire", &[]),
+    ("limina-wire", &["limina-openapi-off"]),
     ("limina-access", &["limina-engine"]),
     ("limina-client", &["limina-wire"]),
     ("limina-cli", &["limina-client", "limina-wire"]),
@@ -21,7 +22,15 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("limina-embed", &["limina-engine", "limina-node", "limina-store"]),
     (
         "limina-server",
-        &["limina-access", "limina-engine", "limina-envoy", "limina-node", "limina-stomp", "limina-wire"],
+        &[
+            "limina-access",
+            "limina-engine",
+            "limina-envoy",
+            "limina-node",
+            "limina-openapi-off",
+            "limina-stomp",
+            "limina-wire",
+        ],
     ),
     (
         "limina",

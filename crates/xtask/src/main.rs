@@ -115,10 +115,19 @@ fn docs() -> Outcome {
 
 fn openapi() -> Outcome {
     let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--package", "limina", "--", "openapi"])
+        .args([
+            "run",
+            "--quiet",
+            "--package",
+            "limina-server",
+            "--features",
+            "openapi",
+            "--example",
+            "openapi",
+        ])
         .current_dir(root())
         .output()
-        .map_err(|error| format!("running limina: {error}"))?;
+        .map_err(|error| format!("running the example: {error}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
     }

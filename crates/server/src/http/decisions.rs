@@ -27,7 +27,9 @@ use limina_engine::{
     decisions::{Batch, BatchItem, Command, Decide, Decision, Parts, Reply, Settle},
 };
 use limina_node::draw_id;
-use limina_wire::{Page, Problem, decisions as wire, ledger};
+use limina_wire::decisions as wire;
+#[cfg(feature = "openapi")]
+use limina_wire::{Page, Problem, ledger};
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![

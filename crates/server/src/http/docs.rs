@@ -6,7 +6,6 @@ mod page;
 pub(super) mod samples;
 mod snippets;
 
-use super::openapi;
 use axum::{
     http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
     response::{IntoResponse, Response},
@@ -17,10 +16,11 @@ use std::sync::LazyLock;
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-static OPENAPI: LazyLock<String> = LazyLock::new(openapi::openapi_json);
+/// The API reference as an OpenAPI document. `cargo xtask openapi` makes it from the code.
+pub const OPENAPI_JSON: &str = include_str!("../../../../docs/openapi.json");
 /// Rendered when it is first asked for.
 static DOCS: LazyLock<String> = LazyLock::new(|| {
-    let openapi = serde_json::from_str(&OPENAPI).unwrap_or_default();
+    let openapi = serde_json::from_str(OPENAPI_JSON).unwrap_or_default();
     page::page(&openapi)
 });
 
@@ -30,7 +30,7 @@ static DOCS: LazyLock<String> = LazyLock::new(|| {
     responses((status = 200, description = "The OpenAPI document.", body = Object)),
 )]
 pub(super) async fn openapi() -> Response {
-    ([(CONTENT_TYPE, "application/json")], OPENAPI.as_str()).into_response()
+    ([(CONTENT_TYPE, "application/json")], OPENAPI_JSON).into_response()
 }
 
 /// Browse this reference.
@@ -63,14 +63,14 @@ fn file(media_type: &'static str, text: &'static str) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::{DOCS, OPENAPI, samples::FAMILIES};
+    use super::{DOCS, OPENAPI_JSON, samples::FAMILIES};
     use crate::http::problem::Code;
     use serde_json::Value;
     use std::collections::BTreeSet;
 
     /// Every operation, except that the operations below `/v1/ns/{namespace}` repeat those outside.
     fn operations() -> BTreeSet<String> {
-        let document: Value = serde_json::from_str(&OPENAPI).unwrap();
+        let document: Value = serde_json::from_str(OPENAPI_JSON).unwrap();
         let paths = document["paths"].as_object().unwrap();
         let operations = paths.values().flat_map(|item| item.as_object().unwrap().values());
         operations

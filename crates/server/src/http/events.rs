@@ -34,6 +34,7 @@ use limina_engine::{
 };
 use limina_node::{FollowError, Follower, StreamUpdate, Unavailable};
 use limina_stomp::Payload;
+#[cfg(feature = "openapi")]
 use limina_wire::{Page, Problem, events as wire};
 use std::{
     collections::VecDeque,

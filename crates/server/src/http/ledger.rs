@@ -21,7 +21,9 @@ use limina_engine::{
     Command, Outcome, Position,
     ledger::{self, Finish, OperationInfo, Reply, Transfer},
 };
-use limina_wire::{Page, Problem, ledger as wire};
+use limina_wire::ledger as wire;
+#[cfg(feature = "openapi")]
+use limina_wire::{Page, Problem};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![

@@ -23,6 +23,7 @@ use limina_engine::{
     selection::Query,
 };
 use limina_node::{Unavailable, draw_id};
+#[cfg(feature = "openapi")]
 use limina_wire::{Heartbeat, Page, Problem, locks as wire, selection::Query as Search};
 
 pub(in crate::http) fn routes() -> Vec<Route> {

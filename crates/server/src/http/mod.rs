@@ -19,6 +19,7 @@ mod locks;
 pub(crate) mod memory;
 mod metrics;
 mod namespaces;
+#[cfg(feature = "openapi")]
 mod openapi;
 pub(crate) mod problem;
 mod rate_limit;
@@ -34,11 +35,13 @@ mod streams;
 mod to_wire;
 mod transport;
 
+pub use docs::OPENAPI_JSON;
 pub(crate) use memory::REQUEST;
 pub use metrics::Metrics;
 pub(crate) use metrics::Recorder;
 pub(crate) use namespaces::visible_namespaces;
-pub use openapi::openapi_json;
+#[cfg(feature = "openapi")]
+pub use openapi::generated_openapi;
 pub use routes::rights_table;
 pub use serve::{serve, serve_envoy, serve_peers};
 pub(crate) use service::RequestContext;

@@ -11,7 +11,9 @@ use crate::access::Identity;
 use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::{Level, Need};
 use limina_engine::{self as engine, Command, Name, outcome::NamespaceInfo};
-use limina_wire::{Page, Problem, namespace};
+use limina_wire::Page;
+#[cfg(feature = "openapi")]
+use limina_wire::{Problem, namespace};
 use std::collections::HashSet;
 
 /// List the namespaces, ordered by name.

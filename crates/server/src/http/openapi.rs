@@ -7,6 +7,7 @@ use super::{audit, decisions, docs, events, health, ledger, limiter, locks, name
 use crate::{access::Needs, stomp};
 use axum::http::Method;
 use limina_wire::{Problem, problem::MEDIA_TYPE};
+use std::collections::HashMap;
 use utoipa::{
     OpenApi,
     openapi::{
@@ -129,7 +130,7 @@ const FAMILIES: [&str; 6] = ["ledger", "limiter", "locks", "events", "decisions"
 struct Reference;
 
 /// The API reference as an indented OpenAPI document. The text is the same in every run.
-pub fn openapi_json() -> String {
+pub fn generated_openapi() -> String {
     let mut document = Reference::openapi();
     let mut namespaced = Vec::new();
     if let Some(components) = &mut document.components {
@@ -163,7 +164,8 @@ fn add_rights(document: &mut utoipa::openapi::OpenApi) {
     ));
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("token", SecurityScheme::Http(scheme.build()));
-    let needs = routes::needs();
+    let needs: HashMap<(String, Method), Needs> =
+        routes::all().into_iter().map(|entry| ((entry.path, entry.method), entry.needs)).collect();
     for (path, item) in &mut document.paths.paths {
         let methods = [
             (Method::GET, &mut item.get),

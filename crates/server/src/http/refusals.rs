@@ -21,6 +21,7 @@ use limina_node::{
     RefusalListener,
     refusals::{ListeningEnded, RefusalNews, RefusedRequest},
 };
+#[cfg(feature = "openapi")]
 use limina_wire::refusals as wire;
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use limina_access::{
     Family,
     Level::{Manage, Read},
 };
-use std::{collections::HashMap, fmt::Write};
+use std::fmt::Write;
 
 /// One call: its path below the path of its family, its `operation` label in metrics, and its method with the right that it
 /// needs.
@@ -196,11 +196,6 @@ pub fn rights_table() -> String {
         writeln!(table, "| `{method} {path}` | {needs} |").expect("writing to a string succeeds");
     }
     table
-}
-
-/// What each call needs, by its path and method.
-pub(super) fn needs() -> HashMap<(String, Method), Needs> {
-    all().into_iter().map(|entry| ((entry.path, entry.method), entry.needs)).collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use limina_engine::{
     outcome::NamespaceInfo,
 };
 use limina_node::{Cluster, FollowError, NodeStatus, ShardStatus, Unavailable};
-use limina_server::{App, AppOptions, Backend, Metrics, Policy, backend::Pending, openapi_json, serve};
+use limina_server::{App, AppOptions, Backend, Metrics, OPENAPI_JSON, Policy, backend::Pending, serve};
 use prometheus_client::registry::Registry;
 use reqwest::{Client, Method, Response};
 use serde_json::{Value as Json, json};

@@ -1,10 +1,9 @@
 //! Leases: a check whose hits are given back when the lease ends.
 
 use super::{LimitStatus, checks::one};
-use crate::{
-    Duration, KeyValues,
-    schema::{Name, Ttl, Wait},
-};
+#[cfg(feature = "openapi")]
+use crate::schema::{Name, Ttl, Wait};
+use crate::{Duration, KeyValues};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;

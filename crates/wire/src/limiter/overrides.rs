@@ -1,6 +1,8 @@
 //! Overrides of rules.
 
-use crate::{KeyValues, object, schema::Name};
+#[cfg(feature = "openapi")]
+use crate::schema::Name;
+use crate::{KeyValues, object};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;

@@ -1,11 +1,9 @@
 //! Rule sets: rules with their overrides, replaced whole or not at all.
 
 use super::{Durability, NewOverride, NewWindow, Override, Window};
-use crate::{
-    Selection, object,
-    schema::{Key, Name},
-    words::from_word,
-};
+#[cfg(feature = "openapi")]
+use crate::schema::{Key, Name};
+use crate::{Selection, object, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;

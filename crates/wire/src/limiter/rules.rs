@@ -1,11 +1,9 @@
 //! Rules, and which of them apply.
 
 use super::Override;
-use crate::{
-    Duration, KeyValues, Selection, object,
-    schema::{Key, Name, WindowLength},
-    words::from_word,
-};
+#[cfg(feature = "openapi")]
+use crate::schema::{Key, Name, WindowLength};
+use crate::{Duration, KeyValues, Selection, object, words::from_word};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use utoipa::ToSchema;

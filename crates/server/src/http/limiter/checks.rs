@@ -15,6 +15,7 @@ use limina_engine::{
     self as engine, Outcome,
     limiter::{CheckBatch, Command, CounterId, CounterInfo, Decision, Refusal, Reply},
 };
+#[cfg(feature = "openapi")]
 use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
 /// Check: take `hits` from every limit that applies, or from none.

@@ -14,6 +14,7 @@ use limina_engine::{
     Command, Outcome,
     limiter::{MostUsed, Reply},
 };
+#[cfg(feature = "openapi")]
 use limina_wire::{Problem, limiter as wire};
 use std::time::Duration;
 use tokio::time::Instant;

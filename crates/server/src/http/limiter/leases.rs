@@ -19,6 +19,7 @@ use limina_engine::{
     limiter::{Command, LeaseInfo, Reply},
 };
 use limina_node::{Unavailable, draw_id};
+#[cfg(feature = "openapi")]
 use limina_wire::{Heartbeat, Page, Problem, limiter as wire};
 
 /// Take a lease: check, and hold the hits until the lease is released or expires.

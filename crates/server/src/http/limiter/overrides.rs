@@ -16,6 +16,7 @@ use limina_engine::{
     limiter::{Command, OverrideInfo, RuleChange},
     selection::Query,
 };
+#[cfg(feature = "openapi")]
 use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
 /// Create an override of a rule.

@@ -13,6 +13,7 @@ use limina_engine::{
     Name,
     limiter::{Change, Command, RuleChange, RuleSetInfo, RuleSetPlan, SetAuthor},
 };
+#[cfg(feature = "openapi")]
 use limina_wire::{Page, Problem, limiter as wire};
 
 /// List the rule sets, ordered by name.

@@ -13,6 +13,7 @@ use limina_engine::{
     Name,
     limiter::{Command, RuleChange, RuleInfo, RuleQuery},
 };
+#[cfg(feature = "openapi")]
 use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
 /// Create a rule.

@@ -11,6 +11,8 @@
 //! - `x-max-parts`, `x-max-depth`: the size of a query with all queries inside it.
 //! - `x-at-most-one`: of each list of fields, an object may have only one.
 
+mod key_values;
+
 use serde_json::json;
 use std::borrow::Cow;
 use utoipa::{
