@@ -1,4 +1,4 @@
-//! Measures Limina: `cargo run --release -p limina-bench -- ledger …`, `limiter …`, `envoy …`, `locks …`,
+//! Measures Limina: `cargo run --profile dist -p limina-bench -- ledger …`, `limiter …`, `envoy …`, `locks …`,
 //! `events …`, `decisions …`, `cluster …`, `overload …`, or `all …`, which also writes the summary of `docs/benchmarks.md`.
 //!
 //! Compare figures only within one run: machines differ, and the same machine differs from minute to minute. So in one

@@ -1,6 +1,5 @@
 //! Exit codes, which scripts rely on.
 
-use limina_client::Error;
 use std::process::ExitCode;
 
 /// How a command ends. The numbers are an interface.
@@ -49,7 +48,7 @@ impl Exit {
     }
 
     /// Yes or no.
-    pub(crate) fn answer(yes: bool) -> Exit {
+    pub fn answer(yes: bool) -> Exit {
         if yes { Exit::Yes } else { Exit::No }
     }
 }
@@ -69,11 +68,12 @@ pub struct Failed {
     /// What happened, for people.
     pub message: String,
     /// The document of a refusal, for programs: a refusal is an answer.
-    pub(crate) document: Option<String>,
+    pub document: Option<String>,
 }
 
 impl Failed {
-    fn new(exit: Exit, message: impl Into<String>) -> Failed {
+    /// A failure without a document.
+    pub fn new(exit: Exit, message: impl Into<String>) -> Failed {
         Failed { exit, message: message.into(), document: None }
     }
 
@@ -82,30 +82,13 @@ impl Failed {
         Failed::new(Exit::Usage, message)
     }
 
-    pub(crate) fn error(message: impl Into<String>) -> Failed {
+    /// Something else went wrong.
+    pub fn error(message: impl Into<String>) -> Failed {
         Failed::new(Exit::Error, message)
     }
 
     /// The command destroys something, and the caller has not said `--yes`.
-    pub(crate) fn needs_yes(what: impl std::fmt::Display) -> Failed {
+    pub fn needs_yes(what: impl std::fmt::Display) -> Failed {
         Failed::new(Exit::NeedsYes, format!("{what}: add --yes to do it"))
-    }
-}
-
-impl From<Error> for Failed {
-    fn from(error: Error) -> Failed {
-        let exit = match &error {
-            Error::Unauthorized(_) | Error::Forbidden(_) => Exit::Forbidden,
-            Error::NotFound(_) => Exit::NotFound,
-            Error::Refused(_) => Exit::No,
-            Error::Unavailable { .. } => Exit::Unavailable,
-            Error::Invalid(_) | Error::Conflict(_) => Exit::Error,
-        };
-        let document = match &error {
-            Error::Refused(failure) => failure.problem.as_ref(),
-            _ => None,
-        };
-        let document = document.and_then(|problem| serde_json::to_string(problem).ok());
-        Failed { document, ..Failed::new(exit, error.to_string()) }
     }
 }

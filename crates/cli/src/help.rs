@@ -1,8 +1,8 @@
-//! The first page of help: commands in groups, one line each. And completions for shells.
+//! The first page of help: commands in groups, one line each.
 
-use crate::{Exit, Failed, connection::OPTION_IDS, report};
+use crate::{Failed, options::OPTION_IDS};
 use clap::{ArgMatches, Command, parser::ValueSource};
-use std::{fmt::Write as _, io::Write as _};
+use std::fmt::Write;
 
 /// The groups of commands, in the order of the first page. A test of the binary holds that every command is in one.
 const GROUPS: [(&str, &[&str]); 5] = [
@@ -27,7 +27,8 @@ pub fn arranged(command: Command, serving: &[&str]) -> Command {
     let is_global = |id: &str| is_option(id) || ["help", "version"].contains(&id);
     // Bare `limina` takes the options of `serve`. They fill two screens, and `limina serve --help` shows them.
     command = command.mut_args(|arg| {
-        let hide = !is_global(arg.get_id().as_str());
+        let id = arg.get_id().as_str();
+        let hide = !is_global(id) || (is_option(id) && cfg!(not(feature = "client")));
         arg.hide(hide)
     });
     for name in serving {
@@ -38,6 +39,11 @@ pub fn arranged(command: Command, serving: &[&str]) -> Command {
     let mut text = String::new();
     let width = command.get_subcommands().map(|sub| sub.get_name().len()).max().unwrap_or(0);
     for (group, names) in GROUPS {
+        let is_built = |name: &&&str| command.find_subcommand(name).is_some() || (**name == "help");
+        let mut names = names.iter().filter(is_built).peekable();
+        if names.peek().is_none() {
+            continue;
+        }
         // Writing to a string cannot fail.
         let _ = writeln!(text, "\x1b[1m\x1b[4m{group}:\x1b[0m");
         for name in names {
@@ -66,24 +72,4 @@ pub fn refuse_options(matches: &ArgMatches, allowed: &[&str]) -> Result<(), Fail
         Some(option) => Err(Failed::usage(format!("--{option} is for commands that ask a server"))),
         None => Ok(()),
     }
-}
-
-/// Prints the completions of a shell.
-pub fn write_completions(shell: clap_complete::Shell, command: &mut Command) -> Exit {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, command, "limina", &mut script);
-    match std::io::stdout().write_all(&script) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            report(Failed::error(format!("standard output: {error}")))
-        }
-        _ => Exit::Yes,
-    }
-}
-
-/// The arguments of `completions`.
-#[derive(clap::Args, Debug)]
-pub struct CompletionsArgs {
-    /// The shell
-    #[arg(value_name = "SHELL")]
-    pub shell: clap_complete::Shell,
 }

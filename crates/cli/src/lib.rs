@@ -4,70 +4,55 @@
 //! answer: see [`Exit`]. No command asks a question; one that would destroy something demands `--yes`.
 //!
 //! This crate knows the server through its API alone. The binary adds the commands that work on files: serving, `rules check`,
-//! `token`, export and import.
+//! `token`, export and import. Without the feature `client` those are all that the binary has, and this crate is what they
+//! share: help, options, tables and exit codes.
 
+#[cfg(feature = "client")]
+mod client;
+#[cfg(feature = "client")]
 mod commands;
+#[cfg(feature = "client")]
+mod completions;
+#[cfg(feature = "client")]
 mod connection;
 mod exit;
 mod help;
+#[cfg(feature = "client")]
 mod key_values;
+#[cfg(feature = "client")]
 mod metrics;
+mod options;
 mod output;
+#[cfg(feature = "client")]
+mod replies;
 pub mod secret_file;
+mod table;
+#[cfg(feature = "client")]
 mod watch;
-mod words;
+pub mod words;
 
+#[cfg(feature = "client")]
+pub use client::run;
+#[cfg(feature = "client")]
 pub use commands::{
     AuditCommand, Command, DecisionsCommand, EventsCommand, LedgerCommand, LocksCommand, RulesCommand,
 };
-pub use connection::{Options, Span};
+#[cfg(feature = "client")]
+pub use completions::{CompletionsArgs, write_completions};
 pub use exit::{Exit, Failed};
-pub use help::{CompletionsArgs, arranged, grouped, refuse_options, write_completions};
+pub use help::{arranged, grouped, refuse_options};
+#[cfg(feature = "client")]
 pub use key_values::KeyValueArg;
-pub use output::{Format, ListLimit};
+pub use options::{Options, Span};
+pub use output::Format;
+#[cfg(feature = "client")]
+pub use replies::ListLimit;
 
-use connection::Connection;
-use limina_client::Limina;
+#[cfg(feature = "client")]
+pub(crate) use client::Session;
+
 use output::Output;
 use std::io::Write;
-
-/// What every command has: the client, and where to write.
-pub(crate) struct Session {
-    pub(crate) client: Limina,
-    pub(crate) connection: Connection,
-    pub(crate) out: Output,
-}
-
-/// Runs a command to its end, and says what went wrong on standard error.
-pub fn run(options: &Options, command: Command) -> Exit {
-    let format = options.output.unwrap_or_default();
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return report(Failed::error(format!("the runtime: {error}"))),
-    };
-    let session = runtime.block_on(async {
-        let (client, connection) = options.client()?;
-        Ok(Session { client, connection, out: Output::new(format) })
-    });
-    let mut session = match session {
-        Ok(session) => session,
-        Err(failed) => return report(failed),
-    };
-    let result = runtime.block_on(command.run(&mut session));
-    if let Err(Failed { document: Some(document), .. }) = &result
-        && !session.out.is_table()
-    {
-        session.out.line(document);
-    }
-    session.out.flush();
-    let exit = result.unwrap_or_else(|mut failed| {
-        if failed.exit == Exit::Unavailable {
-            failed.message = format!("{}: {}", words::printable(&session.connection.url), failed.message);
-        }
-        report(failed)
-    });
-    session.out.finish(exit)
-}
 
 /// Prints a failure. `eprintln!` would panic if standard error is closed.
 pub fn report(failed: Failed) -> Exit {
@@ -85,7 +70,7 @@ pub fn print_list<const N: usize>(
     let (rows, items): (Vec<_>, Vec<_>) = items.into_iter().unzip();
     match out.format {
         Format::Table => {
-            let mut table = output::Table::new(columns);
+            let mut table = table::Table::new(columns);
             rows.into_iter().for_each(|row| table.row(row.map(|text| words::printable(&text))));
             out.table(&table);
         }
@@ -93,9 +78,4 @@ pub fn print_list<const N: usize>(
         Format::Jsonl => items.iter().for_each(|item| out.line(item.to_string())),
     }
     out.finish(Exit::Yes)
-}
-
-/// An instant of epoch milliseconds, as tables show it.
-pub fn time_text(epoch_millis: u64) -> String {
-    words::time(epoch_millis)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A duration with its two largest units: `3m20s`, `850ms`. Requests accept the same form.
-pub(crate) fn duration(millis: u64) -> String {
+pub fn duration(millis: u64) -> String {
     let Some(largest) = UNITS.iter().position(|(_, unit)| millis >= *unit) else { return "0s".to_owned() };
     let mut text = String::new();
     let mut rest = millis;
@@ -21,7 +21,7 @@ pub(crate) fn duration(millis: u64) -> String {
 }
 
 /// A number with commas: `1,000,000`.
-pub(crate) fn number(number: impl Into<i128>) -> String {
+pub fn number(number: impl Into<i128>) -> String {
     let number = number.into();
     let digits = number.unsigned_abs().to_string();
     let mut text = if number < 0 { "-".to_owned() } else { String::new() };
@@ -35,13 +35,13 @@ pub(crate) fn number(number: impl Into<i128>) -> String {
 }
 
 /// `1 slot`, `2 slots`.
-pub(crate) fn counted(count: impl Into<i128>, word: &str) -> String {
+pub fn counted(count: impl Into<i128>, word: &str) -> String {
     let count = count.into();
     format!("{} {word}{}", number(count), if count == 1 { "" } else { "s" })
 }
 
 /// An instant in UTC: `2026-11-16 17:00:05Z`.
-pub(crate) fn time(epoch_millis: u64) -> String {
+pub fn time(epoch_millis: u64) -> String {
     let seconds = epoch_millis / 1000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // The civil calendar in eras of 400 years, each of which begins on 1 March.
@@ -58,7 +58,7 @@ pub(crate) fn time(epoch_millis: u64) -> String {
 }
 
 /// Text of clients, safe for a terminal: control characters, which could move the cursor or set a title, are escaped.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     // The bidirectional overrides are no control characters by their category, but can make a text look like another one.
     let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     if !text.chars().any(hostile) {
@@ -68,7 +68,7 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 /// An argument for a shell, in quotes only where it needs them.
-pub(crate) fn shell_quoted(text: &str) -> String {
+pub fn shell_quoted(text: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "=:._-/@,+%".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
@@ -77,8 +77,38 @@ pub(crate) fn shell_quoted(text: &str) -> String {
 }
 
 /// Something that may be absent.
-pub(crate) fn or_dash(text: Option<impl AsRef<str>>) -> String {
+pub fn or_dash(text: Option<impl AsRef<str>>) -> String {
     text.map_or_else(|| "-".to_owned(), |text| printable(text.as_ref()))
+}
+
+/// A text in a colour. The colour is dropped where it is not wanted: `NO_COLOR`, or standard output is no terminal.
+pub fn red(text: &str) -> String {
+    format!("\x1b[31m{text}\x1b[0m")
+}
+
+/// The same in green.
+pub fn green(text: &str) -> String {
+    format!("\x1b[32m{text}\x1b[0m")
+}
+
+/// The same in bold.
+pub fn bold(text: &str) -> String {
+    format!("\x1b[1m{text}\x1b[0m")
+}
+
+/// A limit of the limiter: -1 is none.
+pub fn limit(limit: i64) -> String {
+    if limit < 0 { "none".to_owned() } else { number(limit) }
+}
+
+/// How much of a limit is used, as a bar of ten characters and a percentage; empty without a limit.
+pub fn bar(used: i128, limit: i128) -> String {
+    if limit <= 0 {
+        return String::new();
+    }
+    let used = used.clamp(0, limit * 10);
+    let tenths = (used * 10 / limit).min(10) as usize;
+    format!("{}{} {:>3}%", "█".repeat(tenths), "░".repeat(10 - tenths), used * 100 / limit)
 }
 
 #[cfg(test)]

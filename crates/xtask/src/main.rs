@@ -1,7 +1,9 @@
 //! The commands of developers and of CI: `cargo xtask test` and others. [`USAGE`] describes them.
 
 mod architecture;
+mod bench;
 mod chaos;
+mod check;
 mod client_packages;
 mod clients;
 mod console;
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
     let rest = args.get(1..).unwrap_or_default();
     let result = match args.first().map(String::as_str) {
         Some("test") if rest.is_empty() => test::run(),
+        Some("check") if rest.is_empty() => check::run(),
+        Some("bench") if rest.is_empty() => bench::test(),
         Some("layers") if rest.is_empty() => check_layers(),
         Some("sim") => cargo(
             &[&["run", "--release", "--quiet", "--package", "limina-sim", "--"], &words(rest)[..]].concat(),
@@ -66,6 +70,9 @@ fn main() -> ExitCode {
 const USAGE: &str = "usage: cargo xtask COMMAND
   test      run everything that CI runs: check format, layers and lints, and run all tests. Installs missing
             programs that the tests use (needs apt-get and root)
+  check     for daily work, with nothing to install: check format, layers and lints, and run the tests of the crates that
+            need no server, with the engine's scripts and some seeds of the simulator
+  bench     lint the benchmarks, and run each for a moment; no other command builds them
   docs      build the documentation of the code; warnings are errors
   layers    check the dependencies between crates and between the modules of the engine, and that the paths and links
             in the documents exist

@@ -89,7 +89,7 @@ impl Toolchain {
         for program in PROGRAMS {
             command.args(["--package", program]);
         }
-        command.env("RUSTFLAGS", flags);
+        command.args(["--features", "limina/cli"]).env("RUSTFLAGS", flags);
         crate::run(command)
     }
 

@@ -1,29 +1,44 @@
 //! Everything that CI checks.
 
-use std::{path::Path, process::Command, thread};
+use std::{path::Path, process::Command, thread, time::Instant};
 
 use crate::{
     Environment, Outcome, cargo, clients, console, envoy, fuzz, packages, rivals, schemathesis, test_binaries,
 };
 
 pub(crate) fn run() -> Outcome {
-    cargo(&["fmt", "--all", "--check"])?;
-    for outside in [rivals::MANIFEST, fuzz::MANIFEST] {
-        cargo(&["fmt", "--manifest-path", outside, "--check"])?;
-    }
-    crate::check_layers()?;
+    let begin = Instant::now();
+    check_text()?;
     // Downloading and compiling do not get in each other's way.
     let installed = thread::spawn(install);
     let target_directory = crate::target_directory()?;
     let build = build_environment(&target_directory)?;
-    let jobs = test_binaries::build(&build)?;
+    let jobs = test_binaries::build_all(&build)?;
     installed.join().map_err(|_| "installing panicked; see above")??;
-    test_binaries::run(jobs, &target_directory, &[build, test_environment()].concat())
+    println!("xtask: built after {}", took(begin));
+    let outcome = test_binaries::run(jobs, &target_directory, &[build, test_environment()].concat());
+    println!("xtask: ended after {}", took(begin));
+    outcome
+}
+
+/// What needs no build: the format, the layers, the documents.
+pub(crate) fn check_text() -> Outcome {
+    cargo(&["fmt", "--all", "--check"])?;
+    for outside in [rivals::MANIFEST, fuzz::MANIFEST] {
+        cargo(&["fmt", "--manifest-path", outside, "--check"])?;
+    }
+    crate::check_layers()
+}
+
+/// Minutes and seconds, as `time` prints them.
+pub(crate) fn took(begin: Instant) -> String {
+    let seconds = begin.elapsed().as_secs();
+    format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
 /// What is set for cargo. The test build is the lint at the same time: clippy's driver compiles the workspace, and every
 /// warning is an error. A separate `cargo clippy` would read and check all the code once more.
-fn build_environment(target_directory: &Path) -> Result<Environment, String> {
+pub(crate) fn build_environment(target_directory: &Path) -> Result<Environment, String> {
     let mut environment = vec![
         ("RUSTC_WORKSPACE_WRAPPER", clippy_driver()?),
         ("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__".to_owned()),
@@ -68,7 +83,7 @@ fn install() -> Outcome {
 }
 
 /// What is set for the tests.
-fn test_environment() -> Environment {
+pub(crate) fn test_environment() -> Environment {
     // Most tests wait for most of their time.
     let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
     let mut environment = vec![("RUST_TEST_THREADS", threads.to_string())];

@@ -5,6 +5,7 @@
 
 use cargo_metadata::Message;
 use std::{
+    cmp::Reverse,
     fs::File,
     io::BufReader,
     path::{Path, PathBuf},
@@ -27,7 +28,6 @@ const SLOWEST_FIRST: &[&str] = &[
     "client packages",
     "console",
     "store: all",
-    "bench: tiny",
     "sim: all",
 ];
 
@@ -55,11 +55,17 @@ struct Finished {
     log: PathBuf,
 }
 
-/// Builds every test binary, and returns the slowest ones first.
-pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
-    let mut cargo =
-        cargo_with(environment, &["test", "--workspace", "--no-run", "--lib", "--bins", "--tests"]);
-    cargo.arg("--message-format=json-render-diagnostics");
+/// What `cargo xtask test` builds: everything but the benchmarks, which have a command of their own.
+pub(crate) const WHAT: &[&str] =
+    &["--workspace", "--exclude", "limina-bench", "--features", "limina/cli,limina-server/openapi"];
+
+/// Builds the test binaries of these packages, and returns them with the server if it is among them.
+pub(crate) fn build(
+    environment: &Environment,
+    packages: &[&str],
+) -> Result<(Vec<Job>, Option<PathBuf>), String> {
+    let mut cargo = cargo_with(environment, &["test", "--no-run", "--tests"]);
+    cargo.args(packages).arg("--message-format=json-render-diagnostics");
     let told = crate::describe(&cargo);
     println!("xtask: {told}");
     let failed = |error: std::io::Error| format!("{told}: {error}");
@@ -72,25 +78,28 @@ pub(crate) fn build(environment: &Environment) -> Result<Vec<Job>, String> {
         if artifact.profile.test {
             jobs.push(binary(artifact.manifest_path.as_std_path(), &artifact.target, program)?);
         } else if artifact.target.name == "limina" {
-            jobs.push(schemathesis(program)?);
-            jobs.push(envoy(program)?);
-            jobs.push(client_packages(program)?);
             server = Some(program.to_owned());
-            jobs.push(console(program)?);
         }
     }
-    if !cargo.wait().map_err(failed)?.success() {
-        return Err(format!("failed: {told}"));
+    match cargo.wait().map_err(failed)?.success() {
+        true => Ok((jobs, server)),
+        false => Err(format!("failed: {told}")),
     }
+}
+
+/// Builds everything that CI runs, and returns the slowest jobs first.
+pub(crate) fn build_all(environment: &Environment) -> Result<Vec<Job>, String> {
+    let (mut jobs, server) = build(environment, WHAT)?;
+    let server = server.ok_or("cargo did not build the server")?;
+    jobs.extend([schemathesis(&server)?, envoy(&server)?, client_packages(&server)?, console(&server)?]);
+    jobs.push(documentation_tests());
     // The examples are built last: they need few crates, so a build that begins with them does not keep both processors busy.
     // `cargo test --example` would build the tests of the examples.
-    let mut examples = cargo_with(environment, &["build", "--workspace"]);
-    examples.args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
+    let mut examples = cargo_with(environment, &["build"]);
+    examples.args(WHAT).args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
     crate::run(examples)?;
-    if let Some(server) = server {
-        for job in jobs.iter_mut().filter(|job| job.name == RUST_CLIENT) {
-            job.command.envs(crate::client_packages::smoke_test(&server));
-        }
+    for job in jobs.iter_mut().filter(|job| job.name == RUST_CLIENT) {
+        job.command.envs(crate::client_packages::smoke_test(&server));
     }
     let place =
         |job: &Job| SLOWEST_FIRST.iter().position(|slow| *slow == job.name).unwrap_or(SLOWEST_FIRST.len());
@@ -104,11 +113,10 @@ fn cargo_with(environment: &Environment, args: &[&str]) -> Command {
     cargo
 }
 
-/// Runs all tests, the documentation tests included. `environment` is set for each of them.
+/// Runs the jobs. `environment` is set for each of them.
 pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &Environment) -> Outcome {
     let logs = target_directory.join("test-logs");
     std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    jobs.push(documentation_tests());
     for job in &mut jobs {
         job.command.envs(environment.iter().map(|(name, value)| (name, value)));
     }
@@ -130,8 +138,8 @@ pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &Env
             });
         }
     });
-    let finished = finished.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    summarize(&finished)
+    let mut finished = finished.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    summarize(&mut finished)
 }
 
 /// A test binary, run as `cargo test` would run it: in its crate's folder.
@@ -184,9 +192,9 @@ fn console(server: &Path) -> Result<Job, String> {
 }
 
 fn documentation_tests() -> Job {
-    let args = ["test", "--workspace", "--doc"];
+    let args = [&["test", "--doc"], WHAT].concat();
     let mut command = Command::new(env!("CARGO"));
-    command.args(args).current_dir(crate::root());
+    command.args(&args).current_dir(crate::root());
     Job { name: "documentation tests".into(), again: format!("cargo {}", args.join(" ")), command }
 }
 
@@ -228,8 +236,13 @@ fn output(ended: &Finished) -> String {
     }
 }
 
-/// The failed binaries and tests, after everything else has been printed.
-fn summarize(finished: &[Finished]) -> Outcome {
+/// What took longest, then the failed binaries and tests, after everything else has been printed.
+fn summarize(finished: &mut [Finished]) -> Outcome {
+    finished.sort_by_key(|ended| Reverse(ended.took));
+    println!("xtask: the slowest:");
+    for ended in finished.iter().take(10) {
+        println!("{:12.1} s  {}", ended.took.as_secs_f64(), ended.name);
+    }
     let failures: Vec<String> = (finished.iter().filter(|ended| !ended.is_success))
         .map(|ended| {
             let tests: String =

@@ -1,6 +1,6 @@
 //! `limina audit tail`: who changed what.
 
-use crate::{Exit, Failed, Format, Session, output::Table, words};
+use crate::{Exit, Failed, Format, Session, table::Table, words};
 use limina_client::{Pages, types::AuditRecord};
 use std::{collections::VecDeque, time::Duration};
 

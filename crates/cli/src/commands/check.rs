@@ -1,10 +1,6 @@
 //! `limina check`: may this happen now?
 
-use crate::{
-    Exit, Failed, KeyValueArg, Session, Span, key_values,
-    output::{self, Output, Table},
-    words,
-};
+use crate::{Exit, Failed, KeyValueArg, Session, Span, key_values, output::Output, table::Table, words};
 use limina_client::types::LimitStatus;
 
 /// The arguments of `check`.
@@ -61,13 +57,13 @@ pub(crate) async fn run(args: CheckArgs, session: &mut Session) -> Result<Exit, 
 
 fn verdict(allowed: bool, report: bool, unlimited: bool, retry_after_ms: Option<u64>) -> String {
     match (allowed, retry_after_ms) {
-        (true, _) if unlimited => format!("{}: no rule applies", output::green("allowed")),
-        (true, _) => output::green("allowed"),
-        (false, _) if report => format!("{}: it is counted, beyond a limit", output::red("over the limit")),
+        (true, _) if unlimited => format!("{}: no rule applies", words::green("allowed")),
+        (true, _) => words::green("allowed"),
+        (false, _) if report => format!("{}: it is counted, beyond a limit", words::red("over the limit")),
         (false, Some(after)) => {
-            format!("{}: try again in {}", output::red("refused"), words::duration(after))
+            format!("{}: try again in {}", words::red("refused"), words::duration(after))
         }
-        (false, None) => format!("{}: time alone does not cure it", output::red("refused")),
+        (false, None) => format!("{}: time alone does not cure it", words::red("refused")),
     }
 }
 
@@ -88,7 +84,7 @@ pub(crate) fn show_limits(out: &mut Output, limits: &[LimitStatus]) {
         let cells = [
             rule,
             key_values::shown(&limit.group),
-            output::limit(limit.limit),
+            words::limit(limit.limit),
             words::number(limit.used),
             limit.remaining.map_or("-".to_owned(), words::number),
             limit.reset_ms.map_or("-".to_owned(), words::duration),

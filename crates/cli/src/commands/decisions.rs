@@ -1,12 +1,7 @@
 //! `limina decisions`: operations over limits, holds, locks and an event at once.
 
 use super::{check, ledger, locks};
-use crate::{
-    Exit, Failed, ListLimit, Session,
-    output::{self, Output, Table},
-    watch::Watch,
-    words,
-};
+use crate::{Exit, Failed, ListLimit, Session, output::Output, table::Table, watch::Watch, words};
 use limina_client::{
     Error, Method, Reply,
     types::{Decision, DecisionEventStatus, DecisionState, LimitStatus},
@@ -188,7 +183,7 @@ fn show(out: &mut Output, decisions: &[Decision]) {
 
 fn show_one(out: &mut Output, decision: &Decision) {
     let mut title =
-        format!("{} is {}", output::bold(&words::printable(&decision.operation_id)), state(decision.state));
+        format!("{} is {}", words::bold(&words::printable(&decision.operation_id)), state(decision.state));
     if let Some(position) = decision.position {
         title.push_str(&format!(" at position {position}"));
     }

@@ -1,11 +1,6 @@
 //! `limina events`: streams of events that happen once.
 
-use crate::{
-    Exit, Failed, ListLimit, Session,
-    output::{Output, Table},
-    watch::Watch,
-    words,
-};
+use crate::{Exit, Failed, ListLimit, Session, output::Output, table::Table, watch::Watch, words};
 use limina_client::types::{Message, Stream};
 use limina_wire::events::Mode;
 

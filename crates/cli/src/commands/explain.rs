@@ -4,12 +4,7 @@
 //! answer at one instant.
 
 use super::{ledger::Change, rules};
-use crate::{
-    Exit, Failed, KeyValueArg, Session, key_values,
-    output::{self, Output},
-    watch::Watch,
-    words,
-};
+use crate::{Exit, Failed, KeyValueArg, Session, key_values, output::Output, watch::Watch, words};
 use limina_client::{
     Error, KeyValues, Limina, Method, Reply,
     types::{Decision, LimitStatus, RefusedDecision, Rule, RuleMatch},
@@ -141,8 +136,8 @@ impl Words<'_> {
         }));
         let what = what.join(" with ");
         self.line(match refused {
-            None => format!("{} {what} would be granted now.", output::green("Yes:")),
-            Some(_) => format!("{} {what} would be refused now.", output::red("No:")),
+            None => format!("{} {what} would be granted now.", words::green("Yes:")),
+            Some(_) => format!("{} {what} would be refused now.", words::red("No:")),
         });
     }
 
@@ -173,7 +168,7 @@ impl Words<'_> {
             for rule in matching.iter().map(|found| &found.rule).filter(|rule| !refuses(rule)) {
                 self.line(format!(
                     "Rule {} applies too, and does not refuse.",
-                    output::bold(&words::printable(&rule.name))
+                    words::bold(&words::printable(&rule.name))
                 ));
             }
         }
@@ -181,7 +176,7 @@ impl Words<'_> {
 
     fn refusing(&mut self, limit: &RefusedLimit<'static>, rule: Option<&Rule>) {
         let status = &limit.status;
-        let (used, all) = (words::number(status.used), output::limit(status.limit));
+        let (used, all) = (words::number(status.used), words::limit(status.limit));
         self.line(format!("{} refuses it: {used} of {all} used{}.", name(status), group(status)));
         if let Some(rule) = rule {
             // An override has only another limit; the window is that of its rule.
@@ -220,7 +215,7 @@ impl Words<'_> {
             };
             self.line(format!(
                 "  Held by {} ({id}) for {}; free in {} at the latest, unless the holder renews it.",
-                output::bold(&words::or_dash(holder.owner.as_ref())),
+                words::bold(&words::or_dash(holder.owner.as_ref())),
                 words::duration(holder.held_ms),
                 words::duration(holder.expires_in_ms),
             ));
@@ -233,7 +228,7 @@ impl Words<'_> {
             (Some(held), Some(expires)) => {
                 self.line(format!(
                     "The lock {shown} is held by {} for {}; free in {} at the latest, unless the holder renews it.",
-                    output::bold(&words::or_dash(lock.owner.as_ref())),
+                    words::bold(&words::or_dash(lock.owner.as_ref())),
                     words::duration(held),
                     words::duration(expires),
                 ));
@@ -261,7 +256,7 @@ impl Words<'_> {
     }
 
     fn hold(&mut self, hold: &RefusedHold<'_>) {
-        let limit = output::bold(&words::printable(&hold.limit_name));
+        let limit = words::bold(&words::printable(&hold.limit_name));
         let Some(ceiling) = hold.ceiling.filter(|_| hold.code == "LimitExceeded") else {
             return self.line(format!("The values of {limit} would leave 64 bits."));
         };
@@ -300,9 +295,9 @@ impl Words<'_> {
 }
 
 fn name(status: &LimitStatus) -> String {
-    let rule = output::bold(&super::check::rule_name(status));
+    let rule = words::bold(&super::check::rule_name(status));
     match &status.override_name {
-        Some(name) => format!("Override {} of rule {rule}", output::bold(&words::printable(name))),
+        Some(name) => format!("Override {} of rule {rule}", words::bold(&words::printable(name))),
         None => format!("Rule {rule}"),
     }
 }

@@ -1,10 +1,7 @@
 //! `limina leases`: who holds slots.
 
 use crate::{
-    Exit, Failed, ListLimit, Session, key_values,
-    output::{Output, Table},
-    watch::Watch,
-    words,
+    Exit, Failed, ListLimit, Session, key_values, output::Output, table::Table, watch::Watch, words,
 };
 use limina_client::types::Lease;
 

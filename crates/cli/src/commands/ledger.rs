@@ -1,11 +1,6 @@
 //! `limina ledger`: amounts that are held, then committed or given back.
 
-use crate::{
-    Exit, Failed, ListLimit, Session, Span,
-    output::{self, Output, Table},
-    watch::Watch,
-    words,
-};
+use crate::{Exit, Failed, ListLimit, Session, Span, output::Output, table::Table, watch::Watch, words};
 use limina_client::types::{Entry, Limit, LimitValue, Operation};
 use limina_wire::ledger::{EntryType, State};
 use serde_json::json;
@@ -314,7 +309,7 @@ fn show_limits(out: &mut Output, limits: &[Limit]) {
             // The worst case decides: what is not available counts as used.
             match (limit.ceiling, limit.available) {
                 (Some(ceiling), Some(available)) => {
-                    output::bar(i128::from(ceiling) - i128::from(available), i128::from(ceiling))
+                    words::bar(i128::from(ceiling) - i128::from(available), i128::from(ceiling))
                 }
                 _ => String::new(),
             },

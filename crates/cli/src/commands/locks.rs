@@ -1,9 +1,7 @@
 //! `limina locks`: who holds which lock.
 
 use crate::{
-    Exit, Failed, KeyValueArg, ListLimit, Session, key_values,
-    output::{Output, Table},
-    watch::Watch,
+    Exit, Failed, KeyValueArg, ListLimit, Session, key_values, output::Output, table::Table, watch::Watch,
     words,
 };
 use limina_client::types::{HeldLock, Lock};

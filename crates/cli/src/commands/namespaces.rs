@@ -1,6 +1,6 @@
 //! `limina ns`: the namespaces of the server.
 
-use crate::{Exit, Failed, ListLimit, Session, output::Table, watch::Watch, words};
+use crate::{Exit, Failed, ListLimit, Session, table::Table, watch::Watch, words};
 
 /// The arguments of `ns`.
 #[derive(clap::Args, Debug)]

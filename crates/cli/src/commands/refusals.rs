@@ -1,10 +1,6 @@
 //! `limina refusals tail`: what is being refused.
 
-use crate::{
-    Exit, Failed, Session, key_values,
-    output::{self, Output},
-    words,
-};
+use crate::{Exit, Failed, Session, key_values, output::Output, words};
 use limina_client::types::Refusal;
 
 const FAMILIES: [&str; 5] = ["limiter", "locks", "events", "ledger", "decisions"];
@@ -44,10 +40,10 @@ pub(crate) async fn run(command: RefusalsCommand, session: &mut Session) -> Resu
 
 fn show(out: &mut Output, refusal: &Refusal, with_namespace: bool) {
     let mut line =
-        format!("{}  {:9}  {}", words::time(refusal.time), refusal.family, output::red(&refusal.code));
+        format!("{}  {:9}  {}", words::time(refusal.time), refusal.family, words::red(&refusal.code));
     let mut add = |name: &str, value: Option<&str>| {
         if let Some(value) = value {
-            line.push_str(&format!("  {name} {}", output::bold(&words::printable(value))));
+            line.push_str(&format!("  {name} {}", words::bold(&words::printable(value))));
         }
     };
     add("in", with_namespace.then_some(&refusal.namespace));

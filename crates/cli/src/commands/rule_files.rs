@@ -1,10 +1,6 @@
 //! `limina rules diff` and `limina rules apply`: a file against the rule sets of a server.
 
-use crate::{
-    Exit, Failed, Format, Session,
-    output::{self, Output},
-    words,
-};
+use crate::{Exit, Failed, Format, Session, output::Output, words};
 use limina_client::{Reply, types::RuleSetChanges};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -103,17 +99,17 @@ fn show(out: &mut Output, set: &str, changes: &Changes) {
     for (namespace, changes) in changes.iter().filter(|(_, changes)| !is_empty(changes)) {
         let title =
             format!("rule set {} in namespace {}", words::printable(set), words::printable(namespace));
-        out.line(output::bold(&title));
+        out.line(words::bold(&title));
         for rule in &changes.created {
-            out.line(output::green(&format!("  + {}", words::printable(rule))));
+            out.line(words::green(&format!("  + {}", words::printable(rule))));
         }
         for change in &changes.changed {
             let empty =
-                if change.starts_empty { output::red(" (its counts start empty)") } else { String::new() };
+                if change.starts_empty { words::red(" (its counts start empty)") } else { String::new() };
             out.line(format!("  ~ {}: {}{empty}", words::printable(&change.rule), change.fields.join(", ")));
         }
         for rule in &changes.deleted {
-            out.line(output::red(&format!("  - {}", words::printable(rule))));
+            out.line(words::red(&format!("  - {}", words::printable(rule))));
         }
         for conflict in &changes.conflicts {
             let why = match (&conflict.managed_by, &conflict.override_name) {
@@ -121,7 +117,7 @@ fn show(out: &mut Output, set: &str, changes: &Changes) {
                 (None, Some(name)) => format!("the override {} is in the way", words::printable(name)),
                 (None, None) => conflict.code.to_string(),
             };
-            out.line(output::red(&format!("  ! {}: {why}", words::printable(&conflict.rule))));
+            out.line(words::red(&format!("  ! {}: {why}", words::printable(&conflict.rule))));
         }
     }
 }

@@ -2,10 +2,7 @@
 
 use super::rule_files::{self, FileArgs};
 use crate::{
-    Exit, Failed, ListLimit, Session, key_values,
-    output::{self, Output, Table},
-    watch::Watch,
-    words,
+    Exit, Failed, ListLimit, Session, key_values, output::Output, table::Table, watch::Watch, words,
 };
 use limina_client::types::{Groups, Override, Rule};
 use limina_wire::limiter::{Durability, Window, WindowType};
@@ -97,7 +94,7 @@ fn show(out: &mut Output, rules: &[Rule]) {
         }
         table.row([
             words::printable(&rule.name),
-            output::limit(rule.limit),
+            words::limit(rule.limit),
             rule.window.as_ref().map_or("in use".to_owned(), window),
             keys(rule),
             selection(rule),
@@ -119,7 +116,7 @@ async fn show_one(session: &mut Session, name: &str) -> Result<Exit, Failed> {
         return Ok(Exit::Yes);
     }
     let out = &mut session.out;
-    out.line(output::bold(&words::printable(&rule.name)));
+    out.line(words::bold(&words::printable(&rule.name)));
     if let Some(description) = &rule.description {
         out.line(words::printable(description));
     }
@@ -149,7 +146,7 @@ fn show_overrides(out: &mut Output, overrides: &[Override]) {
         table.row([
             words::printable(&one.name),
             key_values::shown(&one.key_values),
-            output::limit(one.limit),
+            words::limit(one.limit),
             one.burst.map_or("-".to_owned(), words::number),
         ]);
     }
@@ -166,12 +163,12 @@ fn show_groups(out: &mut Output, groups: &Groups) {
         table.row([
             if group.group.0.is_empty() { "(all)".to_owned() } else { key_values::shown(&group.group) },
             words::or_dash(group.override_name.as_ref()),
-            output::limit(group.limit),
+            words::limit(group.limit),
             words::number(group.used),
             group.remaining.map_or("-".to_owned(), words::number),
             group.reset_ms.map_or("-".to_owned(), words::duration),
             words::number(group.waiting as u64),
-            output::bar(i128::from(group.used), i128::from(group.limit)),
+            words::bar(i128::from(group.used), i128::from(group.limit)),
         ]);
     }
     out.table(&table);
@@ -185,7 +182,7 @@ fn show_groups(out: &mut Output, groups: &Groups) {
 
 /// `100 in any 1m for each tenant, route`.
 pub(crate) fn in_words(rule: &Rule) -> String {
-    let limit = output::limit(rule.limit);
+    let limit = words::limit(rule.limit);
     let what = match (&rule.window, rule.limit) {
         (_, ..0) => "everything".to_owned(),
         (_, 0) => "nothing".to_owned(),

@@ -1,6 +1,6 @@
 //! `limina status`: is the server well, and what does it hold?
 
-use crate::{Exit, Failed, Session, metrics::Metrics, output, watch::Watch, words};
+use crate::{Exit, Failed, Session, metrics::Metrics, watch::Watch, words};
 use limina_client::{Error, types::Cluster};
 
 /// The arguments of `status`.
@@ -29,7 +29,7 @@ async fn status(session: &mut Session) -> Result<Exit, Failed> {
         session.out.line(cluster?.json());
         return Ok(exit);
     }
-    let state = if ready { output::green("ready") } else { output::red("not ready") };
+    let state = if ready { words::green("ready") } else { words::red("not ready") };
     session.out.line(format!("server      {}, {state}", words::printable(&session.connection.url)));
     match cluster {
         Ok(cluster) => show_cluster(session, &cluster),
@@ -61,7 +61,7 @@ fn show_cluster(session: &mut Session, cluster: &Cluster) {
         let state = match (node.ready, node.leaving) {
             (_, true) => "leaving".to_owned(),
             (true, false) => "ready".to_owned(),
-            (false, false) => output::red("not ready"),
+            (false, false) => words::red("not ready"),
         };
         let owned = cluster.shards.iter().filter(|shard| shard.owner.as_ref() == Some(&node.node)).count();
         let here = if node.node == cluster.node { ", answers here" } else { "" };
@@ -73,7 +73,7 @@ fn show_cluster(session: &mut Session, cluster: &Cluster) {
     }
     let open = cluster.shards.iter().filter(|shard| shard.open).count();
     let text = format!("shards      {open} of {} open", cluster.shards.len());
-    out.line(if open < cluster.shards.len() { output::red(&text) } else { text });
+    out.line(if open < cluster.shards.len() { words::red(&text) } else { text });
 }
 
 /// What this node holds. In a cluster every node counts its own.
@@ -102,6 +102,6 @@ fn show_metrics(session: &mut Session, metrics: &Metrics) {
         mib("limina_memory_limit_bytes"),
     ));
     if metrics.sum("limina_storage_full", &[]) > 0.0 {
-        out.line(output::red("storage     full: writes are refused"));
+        out.line(words::red("storage     full: writes are refused"));
     }
 }

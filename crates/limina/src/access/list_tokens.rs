@@ -31,7 +31,7 @@ pub(crate) fn list_tokens(args: ListTokensArgs, options: &Options) -> Result<Exi
             "record": token.may_record,
             "valid": token.is_valid(),
         });
-        let instant = |at: Option<u64>| at.map_or("-".to_owned(), limina_cli::time_text);
+        let instant = |at: Option<u64>| at.map_or("-".to_owned(), limina_cli::words::time);
         let row = [
             token.name.to_string(),
             if token.is_valid() { "yes" } else { "no" }.to_owned(),

@@ -1,6 +1,6 @@
 //! The guides can be followed: their examples are run one after the other on one server, and answer as written.
 //!
-//! `UPDATE_GUIDES=1 cargo test -p limina --test e2e guides` writes the real answers into the pages.
+//! `UPDATE_GUIDES=1 cargo test -p limina --features cli --test e2e guides` writes the real answers into the pages.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};

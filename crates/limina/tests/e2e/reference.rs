@@ -1,6 +1,6 @@
 //! The samples of the reference at `/docs` are true: their requests are sent from top to bottom to one server, and answer as written.
 //!
-//! `UPDATE_SAMPLES=1 cargo test -p limina --test e2e reference` writes the real answers into the samples. A value that is different
+//! `UPDATE_SAMPLES=1 cargo test -p limina --features cli --test e2e reference` writes the real answers into the samples. A value that is different
 //! each time, such as an id, stays as it is written.
 
 use std::collections::HashMap;

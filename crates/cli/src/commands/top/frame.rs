@@ -4,7 +4,7 @@ use super::{
     View,
     sample::{Lists, Sample},
 };
-use crate::{key_values, metrics, output, words};
+use crate::{key_values, metrics, words};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Rates are taken over this time, so that rare things do not flicker.
@@ -19,13 +19,13 @@ const MAX_ROWS: usize = 15;
 pub(super) fn frame(view: &View, height: usize) -> Vec<String> {
     let rows = (height.saturating_sub(OTHER_LINES) / 3).clamp(MIN_ROWS, MAX_ROWS);
     let state = match (&view.trouble, view.paused) {
-        (Some(trouble), _) => output::red(&words::printable(trouble)),
-        (None, true) => output::bold("paused"),
+        (Some(trouble), _) => words::red(&words::printable(trouble)),
+        (None, true) => words::bold("paused"),
         (None, false) if view.live => "q quits, space pauses".to_owned(),
         (None, false) => String::new(),
     };
     let mut lines = vec![
-        format!("{}  {}  {state}", output::bold("limina top"), words::printable(&view.title)),
+        format!("{}  {}  {state}", words::bold("limina top"), words::printable(&view.title)),
         String::new(),
     ];
     let Some(now) = view.samples.back() else { return lines };
@@ -74,20 +74,20 @@ fn summary(view: &View, rates: &Rates<'_>, lines: &mut Vec<String>) {
     let chart = |count: fn(&Sample) -> f64| sparkline(&steps(view, count));
     lines.push(format!(
         "decisions/s {}  {}  {}",
-        output::bold(&format!("{:>10}", rate_text(decided))),
+        words::bold(&format!("{:>10}", rate_text(decided))),
         chart(|sample| sample.decided.values().sum()),
         busy.join(" · "),
     ));
     let refused_text = format!("{:>10}", rate_text(refused));
     lines.push(format!(
         "refused/s   {}  {}",
-        if refused > 0.0 { output::red(&refused_text) } else { refused_text },
+        if refused > 0.0 { words::red(&refused_text) } else { refused_text },
         chart(|sample| sample.refused.values().sum()),
     ));
     let p99 = metrics::quantile(&rates.before.append, &now.append, 0.99);
     let p99 = match p99 {
         Some(seconds) if seconds.is_finite() => format!("≤ {}", seconds_text(seconds)),
-        Some(_) => output::red("beyond the largest bucket"),
+        Some(_) => words::red("beyond the largest bucket"),
         None => "-".to_owned(),
     };
     let unavailable = rates.per_second(rates.before.unavailable, now.unavailable);
@@ -100,7 +100,7 @@ fn summary(view: &View, rates: &Rates<'_>, lines: &mut Vec<String>) {
         words::counted(now.leases as i128, "lease"),
         words::counted(now.decisions_open as i128, "open decision"),
         words::number(now.waiting as i128),
-        if unavailable > 0.0 { output::red(&unavailable_text) } else { unavailable_text },
+        if unavailable > 0.0 { words::red(&unavailable_text) } else { unavailable_text },
     ));
 }
 
@@ -145,7 +145,7 @@ fn queues(lists: &Lists, rows: usize, lines: &mut Vec<String>) {
     }
     for (rule, group) in &lists.slots {
         let name = format!("slots of {} {}", words::printable(rule), key_values::shown(&group.group));
-        let used = format!("{} of {} used", words::number(group.used), output::limit(group.limit));
+        let used = format!("{} of {} used", words::number(group.used), words::limit(group.limit));
         all.push((
             group.waiting,
             format!("{} {:>12}   {used}", cut(&name), words::number(group.waiting as u64)),
@@ -162,9 +162,9 @@ fn ceilings(lists: &Lists, rows: usize, lines: &mut Vec<String>) {
         let ceiling = limit.ceiling?;
         // The worst case decides: what is not available counts as used.
         let used = i128::from(ceiling) - i128::from(limit.available.unwrap_or(ceiling));
-        let bar = output::bar(used, i128::from(ceiling));
+        let bar = words::bar(used, i128::from(ceiling));
         let full = ceiling > 0 && used * 10 >= i128::from(ceiling) * 9;
-        let bar = if full { output::red(&bar) } else { bar };
+        let bar = if full { words::red(&bar) } else { bar };
         let name = cut(&words::printable(&limit.name));
         Some(format!("{name} {bar}   {} of {}", words::number(used), words::number(ceiling)))
     });
@@ -174,7 +174,7 @@ fn ceilings(lists: &Lists, rows: usize, lines: &mut Vec<String>) {
 
 fn heading(title: &str, columns: &str, lines: &mut Vec<String>) {
     lines.push(String::new());
-    lines.push(output::bold(&format!("{} {columns}", cut(title))));
+    lines.push(words::bold(&format!("{} {columns}", cut(title))));
 }
 
 /// The rows of a list of which a part, or all, may not have been read.
