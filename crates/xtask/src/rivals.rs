@@ -8,7 +8,16 @@ pub(crate) const MANIFEST: &str = "crates/rivals/Cargo.toml";
 /// Builds the rivals that are crates, into the folder of the benchmark's program, which looks for them there.
 pub(crate) fn build() -> Result<(), String> {
     let target = crate::target_directory()?.display().to_string();
-    crate::cargo(&["build", "--profile", "dist", "--locked", "--manifest-path", MANIFEST, "--target-dir", &target])
+    crate::cargo(&[
+        "build",
+        "--profile",
+        "dist",
+        "--locked",
+        "--manifest-path",
+        MANIFEST,
+        "--target-dir",
+        &target,
+    ])
 }
 
 /// Installs PostgreSQL and Redis if they are missing.
