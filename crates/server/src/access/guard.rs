@@ -1,6 +1,11 @@
 //! The guard of a route: it checks the right that the route needs before the handler runs.
 
-use super::{Identity, Needs, Scope, forbidden, identity::token_overloaded, origin::Passed, unauthorized};
+use super::{
+    Identity, Needs, Scope, forbidden,
+    identity::token_overloaded,
+    origin::{Passed, check_host},
+    unauthorized,
+};
 use crate::http::{
     App, RequestContext,
     extract::path_namespace,
@@ -32,9 +37,12 @@ pub(crate) enum Verdict {
 }
 
 impl Guard {
-    /// Checks where the request comes from, its token, and the right of the token. The handler finds the scope in the context
+    /// Checks which host the request names, where it comes from, its token, and the right of the token. The handler finds the scope in the context
     /// of the request. Also returns the origin of the page that may read the answer.
     pub(crate) fn check(&self, parts: &mut Parts) -> (Verdict, Option<HeaderValue>) {
+        if let Err(failure) = check_host(parts) {
+            return (Verdict::Refused(failure), None);
+        }
         let origin = match self.app.policy().check_headers(parts) {
             Ok(Passed::On(origin)) => origin,
             Ok(Passed::Answered(response)) => return (Verdict::Answered(response), None),

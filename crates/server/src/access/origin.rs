@@ -105,6 +105,28 @@ impl Policy {
     }
 }
 
+/// Fails with 400 if a request over HTTP/1 does not have exactly one valid `Host`, as RFC 9112 demands. Two programs on the way
+/// of such a request could take it for requests to two different hosts. In HTTP/1.0 the header may be absent.
+pub(super) fn check_host(request: &Parts) -> Result<(), Failure> {
+    if request.version >= Version::HTTP_2 {
+        return Ok(());
+    }
+    let mut hosts = request.headers.get_all(HOST).iter();
+    let reason = match (hosts.next(), hosts.next()) {
+        (None, _) if request.version < Version::HTTP_11 => return Ok(()),
+        (None, _) => "is required",
+        (Some(_), Some(_)) => "must be given only once",
+        (Some(host), None) if host.as_bytes().iter().all(|byte| is_in_host(*byte)) => return Ok(()),
+        (Some(_), None) => "must be a host, with or without a port",
+    };
+    Err(Failure::invalid_header("Host", reason))
+}
+
+/// Whether the byte may occur in a host or its port.
+fn is_in_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:[]".contains(&byte)
+}
+
 /// The host that the client has called. HTTP/2 without TLS is not judged: no browser speaks it, and the names that proxies send
 /// there are their own. HTTP/2 over TLS has the scheme `https`.
 fn host_of(request: &Parts) -> Option<&str> {

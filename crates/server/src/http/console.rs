@@ -6,7 +6,7 @@ use axum::{
         HeaderMap, StatusCode, Uri,
         header::{
             ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
-            IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+            IF_NONE_MATCH, REFERRER_POLICY, VARY,
         },
     },
     response::{IntoResponse, Redirect, Response},
@@ -86,7 +86,6 @@ impl File {
             (CACHE_CONTROL, "no-cache"),
             (VARY, "accept-encoding"),
             (CONTENT_SECURITY_POLICY, POLICY),
-            (X_CONTENT_TYPE_OPTIONS, "nosniff"),
             // An address of the console contains names, which are nobody else's business.
             (REFERRER_POLICY, "no-referrer"),
         ];

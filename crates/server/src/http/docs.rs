@@ -7,7 +7,7 @@ pub(super) mod samples;
 mod snippets;
 
 use axum::{
-    http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
+    http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
 use std::sync::LazyLock;
@@ -53,11 +53,7 @@ pub(super) async fn script() -> Response {
 }
 
 fn file(media_type: &'static str, text: &'static str) -> Response {
-    let headers = [
-        (CONTENT_TYPE, media_type),
-        (CONTENT_SECURITY_POLICY, DOCS_POLICY),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
+    let headers = [(CONTENT_TYPE, media_type), (CONTENT_SECURITY_POLICY, DOCS_POLICY)];
     (headers, text).into_response()
 }
 

@@ -249,7 +249,8 @@ fn refuse(stream: &TcpStream) {
     let length = BODY.len();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
-         content-type: application/problem+json\r\ncontent-length: {length}\r\n\r\n{BODY}"
+         content-type: application/problem+json\r\nx-content-type-options: nosniff\r\n\
+         content-length: {length}\r\n\r\n{BODY}"
     );
     let _client_gone = stream.try_write(answer.as_bytes());
 }

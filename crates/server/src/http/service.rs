@@ -20,7 +20,7 @@ use axum::{
     extract::{FromRequestParts, Request},
     http::{
         Extensions, HeaderValue, StatusCode,
-        header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE},
+        header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
         request::Parts,
     },
     response::{IntoResponse, Response},
@@ -210,12 +210,17 @@ impl Future for Answering {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let answer = match &mut this.running {
-            Some(running) => ready!(running.answer.as_mut().poll(context)),
-            None => return Poll::Ready(Ok(overloaded().map(AnswerBody::unheld))),
+        let mut response = match &mut this.running {
+            Some(running) => {
+                let answer = ready!(running.answer.as_mut().poll(context));
+                let running = this.running.take().expect("it was just polled");
+                running.finish(answer, &this.open.0)
+            }
+            None => overloaded().map(AnswerBody::unheld),
         };
-        let running = this.running.take().expect("it was just polled");
-        Poll::Ready(Ok(running.finish(answer, &this.open.0)))
+        // A browser must not take an answer for a page or a script because of what a client has written into it.
+        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        Poll::Ready(Ok(response))
     }
 }
 

@@ -228,6 +228,15 @@ async fn content_types() {
     check(("content-type", "application/x-www-form-urlencoded"), 415).await;
     check(("content-encoding", "identity"), 200).await;
     check(("content-encoding", "gzip"), 415).await;
+    // Each of several headers counts.
+    for (codings, status) in
+        [(["identity", "gzip"], 415), (["gzip", "identity"], 415), (["identity", "Identity"], 200)]
+    {
+        let request = server.request("POST", "/v1/ledger/hold").body(HOLD);
+        let request =
+            codings.iter().fold(request, |request, coding| request.header("content-encoding", *coding));
+        assert_eq!(request.send().await.unwrap().status(), status, "{codings:?}");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,48 @@
 
 use super::*;
 
+/// No browser takes an answer for a page or a script because of what a client has written into it.
+#[tokio::test]
+async fn no_answer_may_be_sniffed() {
+    let server = start().await;
+    let is_marked =
+        |answer: &str| answer.lines().filter(|line| *line == "x-content-type-options: nosniff").count() == 1;
+    for (line, status) in [
+        ("GET /v1/ledger/limits", 200),
+        ("HEAD /v1/ledger/limits", 200),
+        ("DELETE /v1/ns/n", 204),
+        ("GET /healthz", 200),
+        ("GET /metrics", 200),
+        ("GET /docs", 200),
+        ("GET /docs/docs.js", 200),
+        ("GET /openapi.json", 200),
+        ("GET /console/app.js", 200),
+        ("GET /", 307),
+        ("POST /v1/ledger/hold", 400),
+        ("GET /nowhere", 404),
+        ("POST /v1/ns", 405),
+    ] {
+        let request = format!("{line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let answer = server.raw(request.as_bytes()).await;
+        assert_eq!(answer[9..12], status.to_string(), "{line}: {answer}");
+        assert!(is_marked(&answer), "{line}: {answer}");
+    }
+    let full = start_app(AppOptions { max_connections: 1, ..anyone() }).await;
+    let _held = connected(&full).await;
+    let answer = full.raw(b"").await;
+    assert!(answer.starts_with("HTTP/1.1 503 ") && is_marked(&answer), "{answer}");
+}
+
+/// A connection that the server has accepted.
+async fn connected(server: &Server) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = [0; 15];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    stream
+}
+
 #[tokio::test]
 async fn refusals_have_their_status_and_members() {
     let server = start().await;

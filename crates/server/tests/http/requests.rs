@@ -172,6 +172,42 @@ async fn malformed_http() {
     assert_eq!(server.send("GET", "/healthz", "").await.text().await.unwrap(), "ok");
 }
 
+/// A proxy and the server could otherwise take one request for requests to two different hosts.
+#[tokio::test]
+async fn a_request_has_one_host() {
+    let server = start().await;
+    let check = async |line: &str, hosts: &[&str], status: u16| {
+        let hosts: String = hosts.iter().map(|host| format!("Host:{host}\r\n")).collect();
+        let answer = server.raw(format!("{line}\r\n{hosts}Connection: close\r\n\r\n").as_bytes()).await;
+        assert_eq!(answer[9..12], status.to_string(), "{line} {hosts:?} gave {answer}");
+        if status == 400 {
+            assert!(answer.contains(r#""code":"InvalidRequest""#), "{answer}");
+            assert!(answer.contains(r#""field":"Host""#), "{answer}");
+        }
+    };
+    for line in
+        ["GET /v1/ns HTTP/1.1", "GET /healthz HTTP/1.1", "GET /nowhere HTTP/1.1", "OPTIONS * HTTP/1.1"]
+    {
+        check(line, &[], 400).await;
+        check(line, &["a", "b"], 400).await;
+        check(line, &["a", "a"], 400).await;
+    }
+    // The line may name the host too. That replaces no header.
+    check("GET http://a/v1/ns HTTP/1.1", &[], 400).await;
+    check("GET http://a/v1/ns HTTP/1.1", &["a"], 200).await;
+    for host in [" a", "", " a:80", " [::1]:7070", " xn--caf-dma.example", " a_b.c~d"] {
+        check("GET /v1/ns HTTP/1.1", &[host], 200).await;
+    }
+    for host in [" a b", " a/b", " user@a", " a?b", " \u{e9}"] {
+        check("GET /v1/ns HTTP/1.1", &[host], 400).await;
+    }
+    // The old protocol has no such header, but a request that has it has it once.
+    check("GET /v1/ns HTTP/1.0", &[], 200).await;
+    check("GET /v1/ns HTTP/1.0", &["a"], 200).await;
+    check("GET /v1/ns HTTP/1.0", &["a", "b"], 400).await;
+    server.nothing_asked();
+}
+
 #[tokio::test]
 async fn idempotency_keys() {
     let server = start().await;

@@ -22,9 +22,8 @@ const LAST_EVENT_ID: &str = "Last-Event-ID";
 /// Accepts JSON media types, and an absent or empty `Content-Type`.
 pub(super) fn check_media_type(headers: &HeaderMap) -> Result<(), Failure> {
     let unsupported = |detail: &str| Err(Failure::new(Code::UnsupportedMediaType, detail));
-    if let Some(coding) = headers.get(CONTENT_ENCODING)
-        && !coding.as_bytes().eq_ignore_ascii_case(b"identity")
-    {
+    let mut codings = headers.get_all(CONTENT_ENCODING).iter();
+    if !codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity")) {
         return unsupported("The body is compressed (Content-Encoding). Send it uncompressed.");
     }
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(()) };
