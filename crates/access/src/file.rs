@@ -43,6 +43,7 @@ struct Entrance {
     max_in_flight_mib: Option<NonZeroU32>,
     max_streams: Option<NonZeroU32>,
     max_waits: Option<NonZeroU32>,
+    max_refusal_streams: Option<NonZeroU32>,
     max_namespaces: Option<NonZeroU32>,
 }
 
@@ -120,6 +121,7 @@ impl Entrance {
             in_flight_bytes: max(self.max_in_flight_mib).map(|mib| mib << 20),
             streams: max(self.max_streams),
             waits: max(self.max_waits),
+            refusal_streams: max(self.max_refusal_streams),
             namespaces: max(self.max_namespaces),
         };
         let (Ok(name), Ok(hash), true) = (name, hash, is_valid) else { return None };
@@ -140,12 +142,12 @@ mod tests {
         let text = format!(
             "# comment\n[[token]]\nname = \"shop\"\nsha256 = \"{HASH}\"\nallow = [\"shop-*/limiter:use\", \"cluster:read\"]\n\
              expires = 2999-01-01T00:00:00Z\nrecord = false\nmax_connections = 10\nmax_in_flight_mib = 64\n\
-             max_streams = 3\nmax_waits = 4\nmax_namespaces = 5\n"
+             max_streams = 3\nmax_waits = 4\nmax_refusal_streams = 2\nmax_namespaces = 5\n"
         );
         let tokens = parse(&text).unwrap();
         let token = tokens.0.values().next().unwrap();
         assert_eq!((token.name.as_str(), token.may_record), ("shop", false));
-        assert_eq!(token.maxima.in_flight_bytes, Some(64 << 20));
+        assert_eq!((token.maxima.in_flight_bytes, token.maxima.refusal_streams), (Some(64 << 20), Some(2)));
         assert!(token.allows(Need::ClusterRead) && token.sees("shop-eu", crate::Level::Use));
         assert!(!token.sees("other", crate::Level::Read));
     }

@@ -76,13 +76,17 @@ enum Kind {
     ClusterAdmin,
 }
 
-/// What a request needs. It is written like a right.
+/// What a request needs. It is written like a right that is enough for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need<'a> {
     /// A level in one family of a namespace.
     Family(&'a str, Family, Level),
     /// A level in every family of a namespace: `NAMESPACE/*:LEVEL`.
     Namespace(&'a str, Level),
+    /// A level in at least one family of a namespace.
+    AnyFamily(&'a str, Level),
+    /// A level in at least one family of at least one namespace, whether that exists or not.
+    Anywhere(Level),
     /// To see the nodes, the shards and the metrics.
     ClusterRead,
     /// Everything.
@@ -103,6 +107,10 @@ impl Right {
             (Kind::Namespace { namespace, family, level }, Need::Namespace(name, needed_level)) => {
                 *level >= needed_level && family.is_none() && namespace.matches(name)
             }
+            (Kind::Namespace { namespace, level, .. }, Need::AnyFamily(name, needed_level)) => {
+                *level >= needed_level && namespace.matches(name)
+            }
+            (Kind::Namespace { level, .. }, Need::Anywhere(needed_level)) => *level >= needed_level,
             (Kind::Namespace { .. }, Need::ClusterRead | Need::ClusterAdmin) => false,
         }
     }
@@ -169,7 +177,10 @@ impl fmt::Display for Need<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Need::Family(namespace, family, level) => write!(f, "{namespace}/{family}:{level}"),
-            Need::Namespace(namespace, level) => write!(f, "{namespace}/*:{level}"),
+            Need::Namespace(namespace, level) | Need::AnyFamily(namespace, level) => {
+                write!(f, "{namespace}/*:{level}")
+            }
+            Need::Anywhere(level) => write!(f, "*/*:{level}"),
             Need::ClusterRead => f.write_str("cluster:read"),
             Need::ClusterAdmin => f.write_str("cluster:admin"),
         }
@@ -231,6 +242,14 @@ mod tests {
         check("cluster:read", Need::Family("shop", Limiter, Read), false);
         check("cluster:admin", Need::ClusterRead, true);
         check("cluster:admin", Need::Namespace("shop", Manage), true);
+        check("shop/limiter:use", Need::AnyFamily("shop", Use), true);
+        check("shop/limiter:use", Need::AnyFamily("shop", Manage), false);
+        check("s*/limiter:use", Need::AnyFamily("other", Read), false);
+        check("shop/limiter:use", Need::Anywhere(Read), true);
+        check("shop/*:use", Need::Anywhere(Manage), false);
+        check("cluster:admin", Need::Anywhere(Manage), true);
+        check("cluster:read", Need::Anywhere(Read), false);
+        check("cluster:read", Need::AnyFamily("shop", Read), false);
         // A namespace may be called like the word `cluster`.
         check("cluster/*:read", Need::Family("cluster", Ledger, Read), true);
         check("cluster/*:read", Need::ClusterRead, false);

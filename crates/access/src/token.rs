@@ -1,11 +1,6 @@
 //! A token, and the table of all tokens.
 
-use crate::{
-    Exceeded, Hash, Maxima, Need, Permit, Resource, Right,
-    right::{Family, Level},
-    time,
-    usage::Usage,
-};
+use crate::{Exceeded, Hash, Maxima, Need, Permit, Resource, Right, right::Level, time, usage::Usage};
 use limina_engine::Name;
 use std::{
     collections::{HashMap, HashSet},
@@ -38,7 +33,7 @@ impl Token {
 
     /// Whether the token has this level in at least one family of the namespace.
     pub fn sees(&self, namespace: &str, level: Level) -> bool {
-        Family::ALL.iter().any(|family| self.allows(Need::Family(namespace, *family, level)))
+        self.allows(Need::AnyFamily(namespace, level))
     }
 
     /// The prefixes of the namespaces to which rights of this token apply.

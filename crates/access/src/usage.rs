@@ -20,11 +20,17 @@ pub enum Resource {
     Streams,
     /// Requests that wait for something.
     Waits,
+    /// Followed streams of refusals. Each of them is also one of [`Resource::Streams`].
+    RefusalStreams,
 }
 
-const RESOURCES: usize = 4;
+const RESOURCES: usize = 5;
 
-/// The most that a token may use. `None` means no limit besides those of the server.
+/// The most streams of refusals that a token follows at once, if its entry in the file does not say how many. Each reserves memory that
+/// all followers share, and an operator needs only a few.
+const DEFAULT_REFUSAL_STREAMS: u64 = 16;
+
+/// The most that a token may use. `None` means no limit besides those of the server, except for streams of refusals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Maxima {
     /// The most connections that are open at once.
@@ -35,6 +41,8 @@ pub struct Maxima {
     pub streams: Option<u64>,
     /// The most requests that wait at once.
     pub waits: Option<u64>,
+    /// The most streams of refusals that are followed at once. `None` means 16.
+    pub refusal_streams: Option<u64>,
     /// The most namespaces that exist in which the token may use something.
     pub namespaces: Option<u64>,
 }
@@ -46,6 +54,7 @@ impl Maxima {
             Resource::InFlightBytes => self.in_flight_bytes,
             Resource::Streams => self.streams,
             Resource::Waits => self.waits,
+            Resource::RefusalStreams => Some(self.refusal_streams.unwrap_or(DEFAULT_REFUSAL_STREAMS)),
         };
         max.unwrap_or(u64::MAX)
     }

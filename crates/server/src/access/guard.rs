@@ -1,7 +1,7 @@
 //! The guard of a route: it checks the right that the route needs before the handler runs.
 
 use super::{
-    Identity, Needs, Scope, forbidden,
+    Identity, Needs, Scope,
     identity::token_overloaded,
     origin::{Passed, check_host},
     unauthorized,
@@ -74,15 +74,8 @@ impl Guard {
         take_connection(&identity, parts)?;
         let namespace = path_namespace(parts)?;
         let need = self.needs.right(namespace.as_str());
-        let is_allowed = match (self.needs, need) {
-            (Needs::AnyFamily(level), _) => identity.sees(namespace.as_str(), level),
-            (_, Some(need)) => identity.token().is_none_or(|token| token.allows(need)),
-            (_, None) => true,
-        };
-        if let (false, Some(need)) = (is_allowed, need) {
-            let failure = forbidden(need);
-            self.log(&identity, &failure);
-            return Err(failure);
+        if let Some(need) = need {
+            identity.require(need).inspect_err(|failure| self.log(&identity, failure))?;
         }
         let scope = Scope::of_route(namespace, identity, self.needs);
         let context = RequestContext::of_mut(&mut parts.extensions);

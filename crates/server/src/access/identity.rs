@@ -170,6 +170,7 @@ pub(crate) fn token_overloaded(resource: Resource, exceeded: Exceeded) -> Failur
         Resource::InFlightBytes => format!("The requests of the token take their maximum of {limit} bytes."),
         Resource::Streams => format!("The token follows its maximum of {limit} streams."),
         Resource::Waits => format!("The token has its maximum of {limit} waiting requests."),
+        Resource::RefusalStreams => format!("The token follows its maximum of {limit} streams of refusals."),
     };
     Failure::new(Code::Overloaded, format!("{detail} Nothing was done."))
 }

@@ -18,6 +18,8 @@ pub(crate) enum Needs {
     Namespace(Level),
     /// A level in at least one family of the namespace of the path. The handler shows only what the token may see.
     AnyFamily(Level),
+    /// A level in at least one family of at least one namespace. The handler shows only what the token may see.
+    Anywhere(Level),
     /// `cluster:read`.
     ClusterRead,
     /// A token in the header, or in the CONNECT frame. Each frame is judged by itself.
@@ -51,9 +53,9 @@ impl Needs {
         match self {
             Needs::Nothing | Needs::Token | Needs::Frames | Needs::Domain => None,
             // A route of a family knows its family. Anything else needs the right of all families.
-            Needs::Level(level) | Needs::Namespace(level) | Needs::AnyFamily(level) => {
-                Some(Need::Namespace(namespace, level))
-            }
+            Needs::Level(level) | Needs::Namespace(level) => Some(Need::Namespace(namespace, level)),
+            Needs::AnyFamily(level) => Some(Need::AnyFamily(namespace, level)),
+            Needs::Anywhere(level) => Some(Need::Anywhere(level)),
             Needs::Family(family, level) => Some(Need::Family(namespace, family, level)),
             Needs::ClusterRead => Some(Need::ClusterRead),
         }
@@ -71,6 +73,7 @@ impl fmt::Display for Needs {
             }
             Needs::Domain => f.write_str("`DOMAIN/limiter:use`"),
             Needs::AnyFamily(level) => write!(f, "`{level}` in one family of the namespace"),
+            Needs::Anywhere(level) => write!(f, "`{level}` in one family of any namespace"),
             Needs::Level(_) | Needs::Family(..) | Needs::Namespace(_) | Needs::ClusterRead => {
                 write!(f, "`{}`", self.right("NAMESPACE").expect("these have a right"))
             }

@@ -62,18 +62,22 @@ pub(super) async fn listen_in_namespace(
 
 fn stream(app: &App, scope: Scope, namespace: Option<Name>) -> Result<Response, Failure> {
     let identity = scope.identity;
-    let permit = identity.take(Resource::Streams)?;
-    let listening = app.backend().listen_to_refusals(namespace);
+    let permits = (identity.take(Resource::Streams)?, identity.take(Resource::RefusalStreams)?);
+    let listening = app.backend().listen_to_refusals(namespace.clone());
     let listener = listening.map_err(|full| status::unavailable(full.into()))?;
-    let listening = (listener, identity.clone(), permit);
-    let pieces = unfold(listening, |(mut listener, identity, permit)| async {
+    let listening = (listener, identity.clone(), permits);
+    let pieces = unfold(listening, |(mut listener, identity, permits)| async {
         let piece = next_piece(&mut listener, &identity).await.ok()?;
-        Some((Ok::<_, std::convert::Infallible>(piece), (listener, identity, permit)))
+        Some((Ok::<_, std::convert::Infallible>(piece), (listener, identity, permits)))
     });
     let stopping = app.until_stopping();
     let ended = async move {
+        let need = match &namespace {
+            Some(namespace) => Need::AnyFamily(namespace.as_str(), Read),
+            None => Need::Anywhere(Read),
+        };
         tokio::select! {
-            _ = identity.until_denied([]) => {}
+            _ = identity.until_denied([need]) => {}
             () = stopping => {}
         }
     };

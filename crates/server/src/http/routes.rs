@@ -148,7 +148,12 @@ fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
             "list_namespace_audit",
             get(Needs::AnyFamily(Manage), audit::list_namespace_audit),
         ),
-        ("/v1/refusals/stream", "refusals", "listen_to_refusals", get(Needs::Token, refusals::listen)),
+        (
+            "/v1/refusals/stream",
+            "refusals",
+            "listen_to_refusals",
+            get(Needs::Anywhere(Read), refusals::listen),
+        ),
         (
             "/v1/ns/{namespace}/refusals/stream",
             "refusals",

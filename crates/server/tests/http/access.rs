@@ -93,7 +93,8 @@ fn right(method: &str, path: &str) -> Option<String> {
     Some(match path {
         "/healthz" | "/readyz" | "/openapi.json" | "/docs" => return None,
         "/metrics" | "/v1/cluster" => "cluster:read".to_owned(),
-        "/v1/ns" | "/v1/audit" | "/v1/refusals/stream" | "/ws" | "/time-sync" => String::new(),
+        "/v1/ns" | "/v1/audit" | "/ws" | "/time-sync" => String::new(),
+        "/v1/refusals/stream" => "?/?:read".to_owned(),
         "/v1/ns/{namespace}/refusals/stream" => format!("{namespace}/?:read"),
         "/v1/ns/{namespace}/audit" => format!("{namespace}/?:manage"),
         "/v1/ns/{namespace}" => format!("{namespace}/*:manage"),
@@ -116,7 +117,8 @@ fn includes(right: &str, need: &str) -> bool {
                 Some((namespace.to_owned(), family.to_owned(), level))
             };
             let (Some(right), Some(need)) = (parts(right), parts(need)) else { return false };
-            right.0 == need.0 && (right.1 == "*" || need.1 == "?" || right.1 == need.1) && right.2 >= need.2
+            let is_there = need.0 == "?" || right.0 == need.0;
+            is_there && (right.1 == "*" || need.1 == "?" || right.1 == need.1) && right.2 >= need.2
         }
     }
 }
@@ -408,6 +410,45 @@ async fn a_removed_token_waits_no_longer() {
     access.replace(file(&[&other]));
     problem_of(first.await.unwrap().unwrap(), 401, "Unauthorized").await;
     drop(closed);
+}
+
+/// Each stream of refusals reserves memory that all followers share.
+#[tokio::test]
+async fn a_token_follows_a_few_streams_of_refusals() {
+    let all = "/v1/refusals/stream";
+    let one = "/v1/ns/shop/refusals/stream";
+    let (usual, more) =
+        (entry("usual", &["*/*:read"], ""), entry("more", &["*/*:read"], "max_refusal_streams = 20"));
+    let few = entry("few", &["shop/locks:read"], "max_streams = 2");
+    let (server, access) = protected(&[&usual, &more, &few]).await;
+    for (entry, most) in [(&usual, 16), (&more, 20), (&few, 2)] {
+        let mut open = Vec::new();
+        for path in [all, one].into_iter().cycle().take(most) {
+            let answer = server.asks(entry, "GET", path).send().await.unwrap();
+            assert_eq!(answer.status(), 200, "{} of {most}", open.len());
+            open.push(answer);
+        }
+        for path in [all, one] {
+            let answer = server.asks(entry, "GET", path).send().await.unwrap();
+            problem_of(answer, 503, "Overloaded").await;
+        }
+        // When one has ended, there is room for another.
+        open.pop();
+        while server.asks(entry, "GET", all).send().await.unwrap().status() != 200 {
+            tokio::task::yield_now().await;
+        }
+    }
+    // A stream ends when the token may read nothing there any more.
+    for (path, left) in [(all, "cluster:read"), (one, "other/*:read")] {
+        let mut one = entry("one", &["shop/locks:use"], "");
+        access.replace(file(&[&one]));
+        let stream = server.asks(&one, "GET", path).send().await.unwrap();
+        assert_eq!(stream.status(), 200);
+        one.lines = format!("name = \"one\"\nallow = [\"{left}\"]\n");
+        access.replace(file(&[&one]));
+        let ended = tokio::time::timeout(Duration::from_secs(60), stream.bytes()).await;
+        assert!(ended.is_ok(), "{path} ends");
+    }
 }
 
 #[tokio::test]
