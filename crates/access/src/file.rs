@@ -153,6 +153,22 @@ mod tests {
     }
 
     #[test]
+    fn namespaces_are_known_if_each_is_named() {
+        #[track_caller]
+        fn check(rights: &[&str], expect: Option<&[&str]>) {
+            let text = format!("[[token]]\nname = \"a\"\nsha256 = \"{HASH}\"\nallow = {rights:?}");
+            let tokens = parse(&text).unwrap();
+            let named = tokens.iter().next().unwrap().named_namespaces(crate::Level::Manage);
+            assert_eq!(named, expect.map(|names| names.iter().copied().collect()), "{rights:?}");
+        }
+        check(&["b/*:manage", "a/locks:manage", "b/limiter:manage"], Some(&["a", "b"]));
+        check(&["a/*:manage", "b*/*:use", "cluster:read"], Some(&["a"]));
+        check(&["a/*:manage", "b*/*:manage"], None);
+        check(&["a/*:manage", "cluster:admin"], None);
+        check(&["*/*:use"], Some(&[]));
+    }
+
+    #[test]
     fn mistakes_are_told_with_their_lines() {
         #[track_caller]
         fn check(text: &str, expect: &[&str]) {

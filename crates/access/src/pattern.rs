@@ -29,6 +29,11 @@ impl Pattern {
         true
     }
 
+    /// The only name that matches. None if the pattern has a `*`.
+    pub(crate) fn literal(&self) -> Option<&str> {
+        (!self.text.contains('*')).then_some(&*self.text)
+    }
+
     /// The characters before the first `*`. All names that match begin with them.
     pub(crate) fn prefix(&self) -> &str {
         self.text.split('*').next().unwrap_or_default()

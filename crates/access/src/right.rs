@@ -115,6 +115,14 @@ impl Right {
         }
     }
 
+    /// The only namespace to which this right applies. `None` if it may apply to several, or applies to none.
+    pub(crate) fn only_namespace(&self) -> Option<&str> {
+        match &self.0 {
+            Kind::Namespace { namespace, .. } => namespace.literal(),
+            Kind::ClusterRead | Kind::ClusterAdmin => None,
+        }
+    }
+
     /// The prefix of all namespaces to which this right applies. `None` if it applies to no namespace.
     pub(crate) fn namespace_prefix(&self) -> Option<&str> {
         match &self.0 {

@@ -3,7 +3,7 @@
 use crate::{Exceeded, Hash, Maxima, Need, Permit, Resource, Right, right::Level, time, usage::Usage};
 use limina_engine::Name;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -34,6 +34,13 @@ impl Token {
     /// Whether the token has this level in at least one family of the namespace.
     pub fn sees(&self, namespace: &str, level: Level) -> bool {
         self.allows(Need::AnyFamily(namespace, level))
+    }
+
+    /// The namespaces in which the token has this level in at least one family, if its rights name each of them. `None` if a right
+    /// applies to a pattern of namespaces.
+    pub fn named_namespaces(&self, level: Level) -> Option<BTreeSet<&str>> {
+        let rights = self.rights.iter().filter(|right| right.allows(Need::Anywhere(level)));
+        rights.map(Right::only_namespace).collect()
     }
 
     /// The prefixes of the namespaces to which rights of this token apply.

@@ -5,7 +5,7 @@
 //! [`Options::audit_kept`](crate::Options).
 
 use crate::{
-    Name, Position, Time,
+    Listed, Name, Position, Time,
     events::StreamInfo,
     key_values::KeyValues,
     ledger::LimitInfo,
@@ -15,7 +15,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::{net::IpAddr, ops::Range};
+use core::{cmp::Ordering, net::IpAddr, ops::Range};
 use serde::{Deserialize, Serialize};
 
 /// The largest encoded state that a record contains. A larger one is replaced by its size.
@@ -235,6 +235,39 @@ pub struct AuditCursor {
     pub is_deletion: bool,
 }
 
+impl AuditCursor {
+    /// The same place among the records of one namespace: behind all of them that are not behind this place.
+    fn within(&self, namespace: &Name) -> AuditCursor {
+        let (position, is_deletion) = match namespace.cmp(&self.namespace) {
+            Ordering::Less => (Position(u64::MAX), true),
+            Ordering::Equal => (self.position, self.is_deletion),
+            Ordering::Greater => (Position(0), false),
+        };
+        AuditCursor { time: self.time, namespace: namespace.clone(), position, is_deletion }
+    }
+}
+
+/// Merges parts of the audit that have no record in common and were read after the same place, into one page of at most this many.
+pub fn merge(
+    parts: impl IntoIterator<Item = Listed<AuditRecord, AuditCursor>>,
+    limit: usize,
+) -> Listed<AuditRecord, AuditCursor> {
+    let (mut items, mut horizon) = (Vec::new(), None);
+    for mut part in parts {
+        items.append(&mut part.items);
+        // There are more records behind this part. Those of other parts behind there come later.
+        horizon = [horizon, part.next].into_iter().flatten().min();
+    }
+    items.sort_by_cached_key(AuditRecord::cursor);
+    if let Some(horizon) = &horizon {
+        items.retain(|item| item.cursor() <= *horizon);
+    }
+    let has_more = horizon.is_some() || items.len() > limit;
+    items.truncate(limit);
+    let next = items.last().map(AuditRecord::cursor).filter(|_| has_more);
+    Listed { items, next }
+}
+
 impl AuditRecord {
     /// The place of this record.
     pub fn cursor(&self) -> AuditCursor {
@@ -278,7 +311,8 @@ pub(crate) fn range(namespace: Option<&Name>, after: Option<&AuditCursor>) -> Ra
     match namespace {
         Some(namespace) => {
             let first = of_namespace(namespace);
-            let from = after.map_or_else(|| first.clone().into_bytes(), |after| behind(by_namespace(after)));
+            let after = after.map(|after| after.within(namespace));
+            let from = after.map_or_else(|| first.clone().into_bytes(), |after| behind(by_namespace(&after)));
             from..key::audit_by_namespace().bytes(namespace.as_bytes()).bytes(&[1]).into_bytes()
         }
         None => {
@@ -315,6 +349,7 @@ mod tests {
             position: Position(position),
             is_deletion,
         };
+        let key_of = |cursor: &AuditCursor| by_namespace(cursor).into_bytes();
         let cursors = [
             cursor(1, "b", 9, false),
             cursor(2, "a", 3, false),
@@ -335,6 +370,9 @@ mod tests {
                 assert_eq!(own.contains(&key), cursor.namespace == other.namespace);
                 let after = range(None, Some(cursor)).contains(&by_time(other).into_bytes());
                 assert_eq!(after, other > cursor);
+                // A place that another namespace has is one in each namespace.
+                let after = range(Some(&other.namespace), Some(cursor)).contains(&key_of(other));
+                assert_eq!(after, other > cursor, "{other:?} after {cursor:?}");
                 assert_eq!(
                     before(cursor.time).contains(&by_time(other).into_bytes()),
                     other.time < cursor.time

@@ -61,6 +61,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The shard of a namespace, whether the namespace exists or not. None before the store is open.
     fn shard_of(&self, namespace: &Name) -> Option<ShardId>;
+
+    /// A secret that all nodes know, see [`Service::shared_secret`].
+    fn shared_secret(&self) -> Option<[u8; 16]>;
 }
 
 impl Backend for Service {
@@ -116,5 +119,9 @@ impl Backend for Service {
 
     fn shard_of(&self, namespace: &Name) -> Option<ShardId> {
         Service::shard_of(self, namespace)
+    }
+
+    fn shared_secret(&self) -> Option<[u8; 16]> {
+        Service::shared_secret(self)
     }
 }

@@ -138,4 +138,8 @@ impl Backend for Gate {
     fn shard_of(&self, namespace: &Name) -> Option<ShardId> {
         self.service.shard_of(namespace)
     }
+
+    fn shared_secret(&self) -> Option<[u8; 16]> {
+        self.service.shared_secret()
+    }
 }

@@ -27,11 +27,11 @@ use crate::{
 };
 use limina_engine::{
     Command, Listed, Name, Outcome, Page, Request,
-    audit::{AuditCursor, AuditRecord},
+    audit::{self, AuditCursor, AuditRecord},
     limiter::{self, Change, SetAuthor},
     outcome::NamespaceInfo,
 };
-use limina_store::{ShardId, Sharding};
+use limina_store::{ShardId, Sharding, ShardingKey};
 use routes::{Route, Routes};
 use std::{
     error::Error,
@@ -188,25 +188,15 @@ impl Service {
         page: Page<AuditCursor>,
     ) -> Result<Listed<AuditRecord, AuditCursor>, Unavailable> {
         let name = Name::new("default").expect("a valid name");
-        let (mut items, mut horizon) = (Vec::new(), None);
-        let routes = self.routes()?;
-        for (shard, route) in routes.all() {
+        let mut parts = Vec::new();
+        for (shard, route) in self.routes()?.all() {
             let command = Command::ListShardAudit(page.clone());
             let request = Box::new(Request::new(name.clone(), command));
-            if let Outcome::Audit(mut part) = self.submit_to(route, shard, request).await? {
-                items.append(&mut part.items);
-                // This shard has more records behind its part. Those of other shards behind there come later.
-                horizon = [horizon, part.next].into_iter().flatten().min();
+            if let Outcome::Audit(part) = self.submit_to(route, shard, request).await? {
+                parts.push(part);
             }
         }
-        items.sort_by_cached_key(AuditRecord::cursor);
-        if let Some(horizon) = &horizon {
-            items.retain(|item| item.cursor() <= *horizon);
-        }
-        let has_more = horizon.is_some() || items.len() > page.limit();
-        items.truncate(page.limit());
-        let next = items.last().map(AuditRecord::cursor).filter(|_| has_more);
-        Ok(Listed { items, next })
+        Ok(audit::merge(parts, page.limit()))
     }
 
     /// Whether clients should send requests to this node. They should not while it is leaving or stopping, after it has failed, and while its store cannot be
@@ -236,6 +226,11 @@ impl Service {
     /// The shard of a namespace, whether the namespace exists or not. None before the store is open.
     pub fn shard_of(&self, namespace: &Name) -> Option<ShardId> {
         self.inner.routes.get().map(|routes| routes.shard_of(namespace))
+    }
+
+    /// A secret that all nodes of the store know, and no client. None before the store is open.
+    pub fn shared_secret(&self) -> Option<[u8; ShardingKey::BYTES]> {
+        self.inner.routes.get().map(|routes| *routes.sharding().key.bytes())
     }
 
     /// All nodes and all shards, as this node knows them. There are no shards before the store is open.

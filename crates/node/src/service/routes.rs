@@ -61,6 +61,10 @@ impl Routes {
         Routes { routes: (0..sharding.shards).map(route).collect(), sharding }
     }
 
+    pub(super) fn sharding(&self) -> &Sharding {
+        &self.sharding
+    }
+
     /// The shard of a namespace.
     pub(super) fn shard_of(&self, namespace: &Name) -> ShardId {
         shard_of(namespace.as_str(), self.sharding)

@@ -2,6 +2,7 @@
 
 use super::{
     App,
+    audit_place::AuditPlace,
     extract::{Namespace, Paging},
     json,
     problem::Failure,
@@ -12,9 +13,10 @@ use crate::access::Scope;
 use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::{Family, Level::Manage, Need};
 use limina_engine::{
-    self as engine, Command, Listed, Name, Outcome, Position, Time,
-    audit::{Action, AuditCursor, AuditRecord},
+    self as engine, Command, Listed, Name, Outcome,
+    audit::{self, Action, AuditCursor, AuditRecord},
 };
+use limina_node::Unavailable;
 use limina_wire::{Page, audit as wire};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -30,9 +32,10 @@ use tokio::time::Instant;
 pub(super) async fn list_audit(
     State(app): State<App>,
     Namespace(scope): Namespace,
-    Paging(page): Paging<AuditCursor>,
+    Paging(page): Paging<AuditPlace>,
 ) -> Result<Response, Failure> {
-    list(app, scope, page, Part::All).await
+    let part = Part::visible_to(&scope);
+    list(app, scope, page, part).await
 }
 
 /// Read the audit of a namespace, by time.
@@ -46,41 +49,59 @@ pub(super) async fn list_audit(
 pub(super) async fn list_namespace_audit(
     State(app): State<App>,
     Namespace(scope): Namespace,
-    Paging(page): Paging<AuditCursor>,
+    Paging(page): Paging<AuditPlace>,
 ) -> Result<Response, Failure> {
-    list(app, scope, page, Part::Namespace).await
+    let part = Part::Namespaces(vec![scope.namespace.clone()]);
+    list(app, scope, page, part).await
 }
 
 /// What is listed.
-#[derive(Clone, Copy)]
 enum Part {
+    /// The records of all namespaces.
     All,
-    Namespace,
+    /// The records of these namespaces. No others are read.
+    Namespaces(Vec<Name>),
 }
 
+/// The most namespaces whose records are read namespace by namespace.
+const MOST_NAMES: usize = 16;
+
 impl Part {
-    /// The place before all records of this time. It names no namespace that the client may not see.
-    fn begin_at(self, time: Time, scope: &Scope) -> AuditCursor {
-        let namespace = match self {
-            Part::All => Name::new(" ").expect("the smallest name"),
-            Part::Namespace => scope.namespace.clone(),
-        };
-        AuditCursor { time, namespace, position: Position(0), is_deletion: false }
+    /// The namespaces of which the client may see something, if its token names each of them and they are few.
+    fn visible_to(scope: &Scope) -> Part {
+        let names = scope.identity.token().and_then(|token| token.named_namespaces(Manage));
+        match names.filter(|names| names.len() <= MOST_NAMES) {
+            // A name in a right may be longer than that of any namespace.
+            Some(names) => {
+                Part::Namespaces(names.into_iter().filter_map(|name| Name::new(name).ok()).collect())
+            }
+            None => Part::All,
+        }
     }
 
     async fn read(
-        self,
+        &self,
         app: &App,
         scope: &Scope,
         page: engine::Page<AuditCursor>,
     ) -> Result<Listed<AuditRecord, AuditCursor>, Failure> {
-        if let Part::All = self {
-            return app.backend().audit(page).await.map_err(status::unavailable);
+        let names = match self {
+            Part::All => return app.backend().audit(page).await.map_err(status::unavailable),
+            Part::Namespaces(names) => names,
+        };
+        let mut parts = Vec::with_capacity(names.len());
+        for name in names {
+            let scope = Scope::new(name.clone(), scope.identity.clone());
+            match app.ask(scope, None, Command::ListAudit(page.clone())).await.map_err(status::unavailable)? {
+                Outcome::Audit(part) => parts.push(part),
+                other => {
+                    return Err(status::answer(Ok(other), StatusCode::OK)
+                        .err()
+                        .unwrap_or_else(status::unreadable));
+                }
+            }
         }
-        match app.ask(scope.clone(), None, Command::ListAudit(page)).await.map_err(status::unavailable)? {
-            Outcome::Audit(listed) => Ok(listed),
-            other => Err(status::answer(Ok(other), StatusCode::OK).err().unwrap_or_else(status::unreadable)),
-        }
+        Ok(audit::merge(parts, page.limit()))
     }
 }
 
@@ -89,18 +110,20 @@ const MAX_TIME: Duration = Duration::from_secs(1);
 /// So many records are read at a time at least, because the client may not see most of them.
 const MIN_PART: usize = 64;
 
-/// Collects a page of what the client may see. What it may not see is passed over here, so that no `next` names it.
+/// Collects a page of what the client may see. What it may not see is passed over here, and no `next` shows anything of it.
 async fn list(
     app: App,
     scope: Scope,
-    page: engine::Page<AuditCursor>,
+    page: engine::Page<AuditPlace>,
     part: Part,
 ) -> Result<Response, Failure> {
+    let secret = app.backend().shared_secret();
+    let secret = secret.ok_or_else(|| status::unavailable(Unavailable::ShardUnavailable))?;
     let end = Instant::now() + MAX_TIME;
     let shown = page.limit();
-    let began_at = page.after.as_ref().map(|after| after.time);
+    let mut after = page.after.map(|place| place.open(&secret));
+    let began_at = after.as_ref().map(|after| after.time);
     let mut found: Vec<AuditRecord> = Vec::new();
-    let mut after = page.after;
     loop {
         // One more than is shown says whether there is a next page.
         let wanted = (shown + 1 - found.len()).max(MIN_PART);
@@ -116,14 +139,15 @@ async fn list(
     found.truncate(shown);
     let last = found.last().map(AuditRecord::cursor);
     let next = match after {
-        _ if has_more => last,
+        _ if has_more => last.map(AuditPlace::Record),
         // Records of this time that were shown must not be shown again.
-        Some(read) => {
-            last.filter(|last| last.time == read.time).or_else(|| Some(part.begin_at(read.time, &scope)))
-        }
+        Some(read) => Some(match last.filter(|last| last.time == read.time) {
+            Some(last) => AuditPlace::Record(last),
+            None => AuditPlace::sealed(read.time, &secret),
+        }),
         None => None,
     };
-    let next = next.map(|cursor| to_wire::cursor(&cursor));
+    let next = next.map(|place| place.to_string());
     let items = found.into_iter().map(to_wire::record).collect();
     Ok(json(StatusCode::OK, &Page::<wire::AuditRecord> { items, next }))
 }

@@ -2,6 +2,7 @@
 
 mod acceptor;
 mod audit;
+pub(crate) mod audit_place;
 mod console;
 mod decisions;
 mod docs;

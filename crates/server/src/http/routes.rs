@@ -141,7 +141,7 @@ fn outside_families() -> Vec<(&'static str, &'static str, &'static str, Call)> {
             "delete_namespace",
             delete(Needs::Namespace(Manage), namespaces::delete_namespace),
         ),
-        ("/v1/audit", "namespaces", "list_audit", get(Needs::Token, audit::list_audit)),
+        ("/v1/audit", "namespaces", "list_audit", get(Needs::Anywhere(Manage), audit::list_audit)),
         (
             "/v1/ns/{namespace}/audit",
             "namespaces",

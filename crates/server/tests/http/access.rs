@@ -93,7 +93,8 @@ fn right(method: &str, path: &str) -> Option<String> {
     Some(match path {
         "/healthz" | "/readyz" | "/openapi.json" | "/docs" => return None,
         "/metrics" | "/v1/cluster" => "cluster:read".to_owned(),
-        "/v1/ns" | "/v1/audit" | "/ws" | "/time-sync" => String::new(),
+        "/v1/ns" | "/ws" | "/time-sync" => String::new(),
+        "/v1/audit" => "?/?:manage".to_owned(),
         "/v1/refusals/stream" => "?/?:read".to_owned(),
         "/v1/ns/{namespace}/refusals/stream" => format!("{namespace}/?:read"),
         "/v1/ns/{namespace}/audit" => format!("{namespace}/?:manage"),
@@ -593,33 +594,78 @@ fn the_documented_rights_are_those_of_the_code() {
     assert_eq!(table, expect, "UPDATE_DOCS=1 cargo test -p limina-server rewrites docs/security.md");
 }
 
-/// Whoever sees nothing of a long audit gets an empty page in time. The next page goes on behind it, and no cursor names what is hidden.
-#[tokio::test]
-async fn a_page_of_an_audit_ends_in_time() {
-    let entry = entry("mine", &["mine/*:manage"], "");
-    let (server, _access) = protected(&[&entry]).await;
-    let record = AuditRecord {
-        time: Time(0),
-        namespace: name("hidden"),
-        position: Position(1),
+/// A record of the audit that every token sees which manages this namespace.
+fn audited(namespace: &str, time: u64) -> AuditRecord {
+    AuditRecord {
+        time: Time(time),
+        namespace: name(namespace),
+        position: Position(time),
         actor: None,
         address: None,
         action: Action::DeleteNamespace,
         target: Target::Namespace,
         before: None,
         after: None,
-    };
-    *server.fake.audited.lock().unwrap() = Some(record);
+    }
+}
+
+/// A client that sees nothing of a long audit gets an empty page in time. The next page goes on behind it, and its `next` shows nothing of
+/// what is hidden.
+#[tokio::test]
+async fn a_page_of_an_audit_ends_in_time() {
+    let entry = entry("mine", &["mine*/*:manage"], "");
+    let (server, _access) = protected(&[&entry]).await;
+    *server.fake.audited.lock().unwrap() = Some(audited("hidden", 0));
+    let read_behind = || server.fake.audit_read_behind.load(Ordering::Relaxed);
     let mut path = "/v1/audit".to_owned();
     let mut last = 0;
     for _ in 0..2 {
         let page: Json = server.asks(&entry, "GET", &path).send().await.unwrap().json().await.unwrap();
         assert_eq!(page["items"], json!([]));
         let next = page["next"].as_str().expect("a next page");
-        let (time, rest) = next.split_once('.').unwrap();
-        assert_eq!(rest, "0.0. ");
-        assert!(time.parse::<u64>().unwrap() > last, "{next} after {last}");
-        last = time.parse().unwrap();
-        path = format!("/v1/audit?after={time}.0.0.%20");
+        assert!(read_behind() > last, "{} after {last}", read_behind());
+        last = read_behind();
+        // The fake has a record at each of the following milliseconds. None of them is in the text, in any form.
+        let digits = next.strip_prefix('~').expect("a sealed place");
+        let number = u64::from_str_radix(digits, 16).expect("a number in hexadecimal");
+        assert!(number > last + 1_000_000, "{next} is near {last}");
+        path = format!("/v1/audit?after={next}");
+    }
+    let forged = server.asks(&entry, "GET", "/v1/audit?after=~12").send().await.unwrap();
+    assert_eq!(problem_of(forged, 400, "InvalidRequest").await["field"], "after");
+}
+
+/// If a token names its namespaces, only their records are read, however many there are of others.
+#[tokio::test]
+async fn an_audit_is_read_only_where_the_token_manages_something() {
+    let entry = entry("mine", &["b/*:manage", "a/*:manage", "c*/*:use"], "");
+    let (server, _access) = protected(&[&entry]).await;
+    *server.fake.audited.lock().unwrap() = Some(audited("hidden", 0));
+    let part = |namespace: &str, times: &[u64], has_more: bool| {
+        let items: Vec<AuditRecord> = times.iter().map(|time| audited(namespace, *time)).collect();
+        let next = items.last().map(AuditRecord::cursor).filter(|_| has_more);
+        Outcome::Audit(Listed { items, next })
+    };
+    let read = async |query: &str, parts: [Outcome; 2]| {
+        server.fake.script.lock().unwrap().extend(parts);
+        let answer = server.asks(&entry, "GET", &format!("/v1/audit{query}")).send().await.unwrap();
+        let page: Json = answer.json().await.unwrap();
+        let items = page["items"].as_array().unwrap().iter();
+        let shown: Vec<String> =
+            items.map(|item| format!("{} {}", item["namespace"].as_str().unwrap(), item["time"])).collect();
+        (shown, page["next"].clone())
+    };
+    // Behind the end of the first part there may be more of its namespace, so what the other one has there comes later.
+    let first = [part("a", &[1, 4], true), part("b", &[2, 3, 5], false)];
+    let (shown, next) = read("?limit=3", first).await;
+    assert_eq!((shown, next), (["a 1", "b 2", "b 3"].map(str::to_owned).into(), json!("3.3.1.b")));
+    let (shown, next) =
+        read("?limit=3&after=3.3.1.b", [part("a", &[4], false), part("b", &[5], false)]).await;
+    assert_eq!((shown, next), (["a 4", "b 5"].map(str::to_owned).into(), Json::Null));
+    let asked = server.fake.asked.lock().unwrap();
+    assert_eq!(asked.len(), 4);
+    for (request, namespace) in asked.iter().zip(["a", "b", "a", "b"]) {
+        assert_eq!(request.namespace.as_str(), namespace);
+        assert!(matches!(request.command, Command::ListAudit(_)), "{request:?}");
     }
 }

@@ -19,7 +19,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -57,6 +57,8 @@ struct Fake {
     pages: Mutex<Vec<Page<Name>>>,
     /// The audit of all namespaces has this record at every time, without end.
     audited: Mutex<Option<AuditRecord>>,
+    /// The time behind which the audit of all namespaces was read last.
+    audit_read_behind: AtomicU64,
     /// Why streams cannot be followed, one reason after another; then the server is shutting down.
     not_followed: Mutex<VecDeque<FollowError>>,
     ready: AtomicBool,
@@ -118,6 +120,7 @@ impl Backend for Fake {
     fn audit(&self, page: Page<AuditCursor>) -> Pending<'_, Listed<AuditRecord, AuditCursor>> {
         let record = self.audited.lock().unwrap().clone();
         let begin = page.after.as_ref().map_or(0, |after| after.time.0);
+        self.audit_read_behind.store(begin, Ordering::Relaxed);
         let times = (begin..).skip(1).take(page.limit());
         let items: Vec<AuditRecord> = record
             .into_iter()
@@ -183,6 +186,10 @@ impl Backend for Fake {
     fn shard_of(&self, namespace: &Name) -> Option<limina_node::ShardId> {
         let last = namespace.as_bytes().last().copied().unwrap_or_default();
         Some(limina_node::ShardId(u16::from(last % 2)))
+    }
+
+    fn shared_secret(&self) -> Option<[u8; 16]> {
+        Some([7; 16])
     }
 
     fn is_ready(&self) -> bool {

@@ -151,6 +151,10 @@ impl Backend for Fake {
     fn shard_of(&self, _: &Name) -> Option<ShardId> {
         None
     }
+
+    fn shared_secret(&self) -> Option<[u8; 16]> {
+        None
+    }
 }
 
 /// A page with one refusal behind `after`.

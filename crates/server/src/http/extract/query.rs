@@ -1,15 +1,13 @@
 //! Query parameters. Each must be known and given at most once.
 
 use super::{
-    super::{App, problem::Failure},
+    super::{App, audit_place::AuditPlace, problem::Failure},
     json::shortened,
     path::Namespace,
 };
 use axum::{extract::FromRequestParts, http::request::Parts};
 use limina_access::Level;
-use limina_engine::{
-    Millis, Name, Page, Position, Time, audit::AuditCursor, ledger::OperationFilter, limiter::CounterId,
-};
+use limina_engine::{Millis, Name, Page, Position, ledger::OperationFilter, limiter::CounterId};
 use limina_wire::Duration;
 use percent_encoding::percent_decode_str;
 
@@ -230,14 +228,9 @@ impl Cursor for Position {
     }
 }
 
-impl Cursor for AuditCursor {
-    fn from_text(text: &str) -> Option<AuditCursor> {
-        let mut parts = text.splitn(4, '.');
-        let mut number = || parts.next()?.parse().ok();
-        let (time, position, deletion): (u64, u64, u64) = (number()?, number()?, number()?);
-        let namespace = Name::new(parts.next()?).ok()?;
-        let (time, position) = (Time(time), Position(position));
-        Some(AuditCursor { time, namespace, position, is_deletion: deletion != 0 })
+impl Cursor for AuditPlace {
+    fn from_text(text: &str) -> Option<AuditPlace> {
+        AuditPlace::parse(text)
     }
 }
 

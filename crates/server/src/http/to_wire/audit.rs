@@ -3,7 +3,7 @@
 use super::{events::stream, key_values::key_values, ledger, limiter, locks::lock, text};
 use limina_engine::{
     Name,
-    audit::{AuditCursor, AuditRecord, State, Target},
+    audit::{AuditRecord, State, Target},
 };
 use limina_wire::audit as wire;
 use serde::Serialize;
@@ -25,12 +25,6 @@ pub(crate) fn record(record: AuditRecord) -> wire::AuditRecord {
         before: before.map(state),
         after: after.map(state),
     }
-}
-
-/// The `next` of a page that ends with this record.
-pub(crate) fn cursor(cursor: &AuditCursor) -> String {
-    let AuditCursor { time, namespace, position, is_deletion } = cursor;
-    format!("{}.{}.{}.{namespace}", time.0, position.0, u8::from(*is_deletion))
 }
 
 fn target_text(target: &Target, namespace: &str) -> String {
