@@ -11,6 +11,9 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// The tenure of a node on a store of its own never expires.
+const FOR_EVER: u64 = u64::MAX;
+
 /// How long this node's tenure lasts, by the node's own monotonic clock, and whether the store answers. A clone shares the state.
 #[derive(Debug, Clone)]
 pub(crate) struct TenureGuard {
@@ -27,7 +30,7 @@ pub(crate) struct TenureGuard {
 impl TenureGuard {
     /// For a node on a store of its own: the tenure never expires.
     pub(crate) fn alone(clocks: Clocks) -> TenureGuard {
-        TenureGuard::until(u64::MAX, clocks)
+        TenureGuard::until(FOR_EVER, clocks)
     }
 
     /// For a node that must renew its tenure, and has not done so yet.
@@ -62,6 +65,13 @@ impl TenureGuard {
     /// This node's session with the store has ended. Until the next renewal, other nodes may end the tenure before it expires.
     pub(crate) fn doubt(&self) {
         self.sure_until.store(0, Ordering::Release);
+    }
+
+    /// The machine was suspended, and with it the monotonic clock. Nothing is certain until the next renewal.
+    pub(crate) fn handle_suspension(&self) {
+        if self.expires_at.load(Ordering::Acquire) != FOR_EVER {
+            self.doubt();
+        }
     }
 
     fn set(&self, until_micros: u64) {

@@ -10,6 +10,7 @@ mod driver;
 mod failure;
 mod filter_loader;
 mod ids;
+mod interruption;
 pub mod memory;
 mod metrics;
 mod node;

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use limina_engine::{
     Command, KeyValues, Millis, Name, Outcome, Request,
+    key_values::Value,
     limiter::{self, Change, Check, Limit, NewRule, RuleChange, Take, Window},
+    locks::{self, Acquire, Lock, Mode},
     selection::Selection,
 };
 use limina_node::{
@@ -149,6 +151,40 @@ async fn a_tenure_is_in_doubt_as_soon_as_its_session_has_ended() {
         assert!(!relaxed().await, "the tenure still counts");
     }
     assert_eq!(store.renewals.load(Ordering::SeqCst), renewals, "the renewal has ended");
+}
+
+/// The process stands still until long after its tenure has expired, and no other node takes its shards: they are as they were, and what is held
+/// has its full ttl.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stood_still_goes_on_with_the_shards_that_it_still_owns() {
+    const TTL: u64 = 3_000;
+    let cluster = cluster();
+    let service = Service::new(Metrics::new());
+    let Announcement { address, host, tenure, .. } = announcement("here");
+    let joining = Joining { address, host, tenure, peers: Arc::new(StubPeers::default()) };
+    let (sharding, options) = (memory::sharding(SHARDS), NodeOptions::default());
+    let joining =
+        Node::join(service.clone(), Metrics::new(), cluster.node(NodeId(1)), sharding, joining, options);
+    let node = joining.await.expect("the address is free");
+    service.until_served().await;
+    let ask = async |command| {
+        let request = Request::new(Name::new("n").expect("a name"), Command::Locks(command));
+        match service.submit(request).await {
+            Ok(Outcome::Locks(Ok(locks::Reply::Grant(grant)))) => grant.expires_at.0 - grant.now.0,
+            other => panic!("{other:?}"),
+        }
+    };
+    let lock_id = || Name::new("id").expect("a name");
+    let locks = vec![Lock {
+        key_values: KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).expect("a key"),
+        mode: Mode::Shared,
+    }];
+    let wanted = Acquire::new(lock_id(), lock_id(), locks, Millis(TTL)).expect("a request");
+    ask(locks::Command::Acquire(wanted)).await;
+    tokio::time::advance(TENURE * 10).await;
+    let left = ask(locks::Command::Get(lock_id())).await;
+    assert!(left > TTL - 100, "{left} ms are left");
+    node.stop().await;
 }
 
 /// All shards without an owner are claimed in one call.

@@ -99,6 +99,15 @@ impl<T> Shard<T> {
         }
     }
 
+    /// The shard could not execute anything for a while, and nobody could send it a heartbeat. Every lease, lock and decision that was
+    /// held before gets its full ttl, before anything falls due.
+    pub fn handle_interruption(&mut self, now: Time) {
+        // If shard time stands still, all of them get that when it continues.
+        if let Some(open) = self.open.as_mut().filter(|open| open.stopped_at.is_none()) {
+            open.engine.apply_grace_period(now.max(open.engine.time()));
+        }
+    }
+
     /// The engine has been loaded from everything that is durable. The shard serves requests from now on.
     pub fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
         let now = now.max(engine.time());

@@ -95,3 +95,27 @@ fn time_runs_where_clients_are_served_or_the_shard_was_handed_over() {
     served.handle_serving(Time(OPENED + TTL - 1));
     assert_eq!(left(&mut served, OPENED + TTL), None);
 }
+
+/// The process stood still for so long that the lock would have ended, and nobody could send a heartbeat meanwhile.
+#[test]
+fn an_interruption_gives_everything_held_its_full_ttl() {
+    let mut shard = shard(Opening::HandedOver, false);
+    let later = OPENED + 10 * TTL;
+    shard.handle_interruption(Time(later));
+    assert_eq!(left(&mut shard, later), Some(TTL), "nothing has fallen due");
+    assert_eq!(left(&mut shard, later + TTL - 1), Some(1));
+    assert_eq!(left(&mut shard, later + TTL), None);
+    // What had ended before stays ended.
+    shard.handle_interruption(Time(later + 2 * TTL));
+    assert_eq!(left(&mut shard, later + 2 * TTL), None);
+}
+
+#[test]
+fn time_that_stands_still_goes_on_standing_still_after_an_interruption() {
+    let mut shard = shard(Opening::Interrupted, true);
+    let later = OPENED + 10 * TTL;
+    shard.handle_interruption(Time(later));
+    assert_eq!(shard.next_wakeup(), None, "nothing falls due");
+    shard.handle_serving(Time(later));
+    assert_eq!(left(&mut shard, later), Some(TTL), "its full time from when clients are served");
+}

@@ -18,6 +18,7 @@ use crate::{
     Metrics, NodeOptions, OpenError, Service,
     clock::Clocks,
     cluster::TenureGuard,
+    interruption::InterruptionDetector,
     memory::{Account, Kind},
     metrics::ShardGauges,
     opener::Opener,
@@ -25,7 +26,7 @@ use crate::{
 };
 use alarm::Alarm;
 use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time, engine::is_kept_by_id, record};
-use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock};
+use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock, clock::Reading};
 use limina_store::{
     ConfirmError, FilteredKeys, FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table,
 };
@@ -64,6 +65,7 @@ pub(crate) struct ShardContext {
     pub(crate) metrics: Metrics,
     pub(crate) clocks: Clocks,
     pub(crate) tenure_guard: TenureGuard,
+    pub(crate) interruptions: InterruptionDetector,
     pub(crate) opener: Opener,
     /// The keys of which stores have a filter, if they can.
     pub(crate) filtered: FilteredKeys,
@@ -82,11 +84,13 @@ impl ShardContext {
     ) -> ShardContext {
         let filtered = filtered_keys(metrics);
         let (service, metrics) = (service.clone(), metrics.clone());
+        let interruptions = InterruptionDetector::start(clocks.clone(), tenure_guard.clone());
         ShardContext {
             service,
             metrics,
             clocks,
             tenure_guard,
+            interruptions,
             opener: Opener::new(),
             filtered,
             options: options.shard.clone(),
@@ -149,6 +153,7 @@ pub(crate) struct Driver<J, T> {
     state: Account,
     clocks: Clocks,
     tenure_guard: TenureGuard,
+    interruptions: InterruptionDetector,
     /// Since then the shard's store is among those of the node, and the answer to a renewal is checked for the loss of this shard. In
     /// microseconds of the monotonic clock.
     served_since: u64,
@@ -181,7 +186,16 @@ impl<J: Journal, T: Table> Driver<J, T> {
         receiver: ShardReceiver,
     ) -> Driver<J, T> {
         let ShardContext {
-            service, metrics, clocks, tenure_guard, opener, options, quotas, audit_kept, ..
+            service,
+            metrics,
+            clocks,
+            tenure_guard,
+            interruptions,
+            opener,
+            options,
+            quotas,
+            audit_kept,
+            ..
         } = context;
         let state = service.memory().account(Kind::State);
         Driver {
@@ -194,6 +208,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             served_since: clocks.monotonic(),
             clocks,
             tenure_guard,
+            interruptions,
             opener,
             shard: Shard::new(options.clone()),
             options,
@@ -227,6 +242,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             self.shard.wait_for_serving(clock.time());
         }
         self.handle_opened(engine, clock.time(), opening);
+        let mut interruptions = self.interruptions.count(self.clocks.read());
         let mut is_stopping = false;
         let mut is_closed = false;
         // Set while more requests wait than are taken at once.
@@ -235,7 +251,16 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let mut alarm = Alarm::default();
         loop {
             let polled_at = Instant::now();
-            let now = self.advance(&mut clock);
+            let reading = self.clocks.read();
+            let mut now = self.advance(&mut clock, reading);
+            // Checked before each poll: nothing falls due that was held when the process stood still.
+            let counted = self.interruptions.count(reading);
+            if std::mem::replace(&mut interruptions, counted) != counted {
+                // The clocks may have been read before the interruption.
+                now = self.advance(&mut clock, self.clocks.read());
+                self.shard.handle_interruption(now);
+                self.interruptions.excuse(self.clocks.read());
+            }
             // Checked before each poll: a client's request is never decided while time still stands.
             let was_reachable = is_reachable;
             is_reachable = news.is_serving() && !news.is_store_away();
@@ -362,8 +387,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
         ShardClock::go_on(stored.max(Time(handed.time.0.saturating_add(since))), reading)
     }
 
-    fn advance(&mut self, clock: &mut ShardClock) -> Time {
-        let (now, step) = clock.advance(self.clocks.read());
+    fn advance(&mut self, clock: &mut ShardClock, reading: Reading) -> Time {
+        let (now, step) = clock.advance(reading);
         if let Some(step_ms) = step {
             self.metrics.shards.clock_steps.inc();
             tracing::warn!(

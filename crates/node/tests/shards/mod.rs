@@ -3,6 +3,7 @@
 //! Where a test needs time, it uses tokio's paused clock: time passes only while every task waits.
 
 mod faults;
+mod interruption;
 mod loading;
 mod overload;
 mod panics;

@@ -1,16 +1,18 @@
 //! A clean stop: waiters are told at once, holders keep what they hold.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::h2;
 use crate::harness::{Server, eventually};
+use crate::ledger;
 use crate::locks::{
-    Grant, Locks, PATIENT, PROMPT, Waiter, exclusive, release_path, several, shared, waiting,
+    Grant, Locks, PATIENT, PROMPT, Waiter, exclusive, lasting, release_path, several, shared, waiting,
 };
+use crate::raw;
 use crate::reply::Reply;
 
 #[test]
@@ -55,6 +57,40 @@ fn a_stop_answers_all_who_wait() {
     locks.taken(exclusive(json!({"a": 1})));
     locks.let_go(&held);
     locks.free(exclusive(json!({"a": 1})));
+}
+
+/// The process is frozen for longer than everything is held, and goes on. A heartbeat waits in its socket meanwhile.
+#[test]
+fn a_frozen_server_ends_nothing_that_is_held() {
+    const TTL: Duration = Duration::from_secs(4);
+    let server = Server::fresh();
+    server.ledger().create("a");
+    let decision = json!({"operation_id": "op", "locks": [{"key_values": {"b": 1}}], "ttl": "4s"});
+    server.decisions().decide(&decision).ok();
+    let hold = ledger::with(ledger::hold("expires", &[("a", 7)]), json!({"expires_after": "4s"}));
+    server.ledger().post("/hold", hold).ok();
+    let grant = server.locks().grant(lasting(exclusive(json!({"a": 1})), "4s"));
+    let granted = Instant::now();
+
+    server.signal(Signal::STOP);
+    let mut heartbeat = raw::Connection::open(server.address());
+    let body = json!({"session_id": grant.session_id}).to_string();
+    let path = format!("/v1/locks/{}/heartbeat", grant.lock_id);
+    heartbeat.send(raw::request("POST", &path, "", body.as_bytes()));
+    std::thread::sleep(
+        (granted + TTL + Duration::from_millis(500)).saturating_duration_since(Instant::now()),
+    );
+    server.signal(Signal::CONT);
+
+    heartbeat.receive().ok();
+    server.decisions().heartbeat("op").ok();
+    // A hold of the ledger is a promise with an end, and keeps it.
+    server.ledger().values(&["a"]).ok().value("a", 0, 0);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("the process stood still")).expect("the log says so");
+    let paused =
+        line.split("paused_ms=").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    assert!(paused.is_some_and(|paused| (1_000..60_000).contains(&paused)), "{line}");
 }
 
 /// They ask again, and are served in the order in which they do.
