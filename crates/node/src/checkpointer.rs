@@ -89,6 +89,7 @@ impl<J: Journal, T: Table> Checkpointer<J, T> {
         let stats = self.journal.stats();
         metrics.journal_bytes.set(stats.live_bytes as i64);
         metrics.journal_segments.set(stats.segments as i64);
+        metrics.other_database.set(i64::from(stats.is_other_database));
         metrics.journal_syncs.inc_by(stats.syncs.saturating_sub(metrics.journal_syncs.get()));
         let stores = self.stores.all();
         let is_full = self.journal.free_space() == FreeSpace::Reserve

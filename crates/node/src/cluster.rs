@@ -321,7 +321,8 @@ mod tests {
             owner: Some(NodeId(id.into())),
             handed: None,
         };
-        let view = View { members: [1, 2, 3].map(member).into(), shards: [1, 2].map(shard).into() };
+        let (members, shards) = ([1, 2, 3].map(member).into(), [1, 2].map(shard).into());
+        let view = View { members, shards, went_back: Vec::new() };
         let check = |is_current, nodes: [bool; 3], shards: [bool; 2]| {
             let cluster = Cluster::of(&view, NodeId(1), true, is_current, |_| true);
             assert_eq!(cluster.nodes.iter().map(|node| node.is_ready).collect::<Vec<_>>(), nodes);

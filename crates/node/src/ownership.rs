@@ -183,6 +183,9 @@ impl OwnershipPlanner {
         for holding in self.view.shards.clone() {
             let shard = holding.shard;
             match (self.running.get(&shard), holding.owner == Some(self.me)) {
+                (Some(false), true) if self.view.went_back.contains(&shard) => {
+                    acts.push(OwnershipAction::CheckOwnership { shard });
+                }
                 (Some(_), true) | (Some(true), false) => {}
                 // Another node may have claimed it while this node's tenure had expired. The store knows.
                 (Some(false), false) => acts.push(OwnershipAction::CheckOwnership { shard }),
@@ -328,14 +331,15 @@ fn prepared_by(view: &View, node: NodeId) -> &[ShardId] {
 }
 
 /// Whether a renewal that shows this view extends the tenure: node `me` is alive in it, and owns every shard that it serves,
-/// each under the epoch in `serving`. A node whose tenure had expired may still have shards in memory that others have
+/// each under the epoch in `serving`, and the store has lost nothing of them. A node whose tenure had expired may still have shards in memory that others have
 /// claimed, and must not answer from them.
 pub fn is_current(view: &View, me: NodeId, serving: impl IntoIterator<Item = (ShardId, Epoch)>) -> bool {
     let is_known = view.members.iter().any(|member| member.id == me && member.is_live);
     is_known
         && serving.into_iter().all(|(shard, epoch)| {
             let is_same = |holding: &&ShardRow| holding.shard == shard && holding.epoch == epoch;
-            view.shards.iter().find(is_same).is_some_and(|holding| holding.owner == Some(me))
+            !view.went_back.contains(&shard)
+                && view.shards.iter().find(is_same).is_some_and(|holding| holding.owner == Some(me))
         })
 }
 
@@ -370,6 +374,7 @@ mod tests {
                 owner,
                 handed: is_handed.then_some(HANDED),
             }],
+            went_back: Vec::new(),
         }
     }
 
@@ -404,6 +409,17 @@ mod tests {
         assert!(!planner.has_left());
         planner.ended(SHARD);
         assert!(planner.has_left());
+    }
+
+    /// Its epoch may be the same as before.
+    #[test]
+    fn a_shard_of_which_the_store_has_lost_something_is_checked() {
+        let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
+        planner.handle_view(NOW, view(Some(ME), false, false), |_| false);
+        let back = View { went_back: vec![SHARD], ..view(Some(ME), false, false) };
+        let check = OwnershipAction::CheckOwnership { shard: SHARD };
+        assert_eq!(planner.handle_view(NOW, back, |_| true), [check]);
+        assert_eq!(planner.handle_view(NOW, view(Some(ME), false, false), |_| true), []);
     }
 
     #[test]
@@ -543,6 +559,7 @@ mod tests {
         check(&mine, &[], true);
         check(&mine, &[3], true);
         check(&mine, &[4], false);
+        check(&View { went_back: vec![SHARD], ..mine.clone() }, &[3], false);
         check(&view(Some(OTHER), false, false), &[3], false);
         check(&view(None, false, false), &[], true);
         // Another node has this one's address: nothing was renewed.

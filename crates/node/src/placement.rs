@@ -120,7 +120,7 @@ mod tests {
             owner: owner(letter),
             handed: None,
         });
-        View { members: members.collect(), shards: shards.collect() }
+        View { members: members.collect(), shards: shards.collect(), went_back: Vec::new() }
     }
 
     /// The moves of all nodes, as "a+3 b2>c": `a` claims shard 3, `b` gives shard 2 to `c`.

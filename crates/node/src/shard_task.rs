@@ -125,12 +125,30 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
                 self.context.opener.run(opening).await?
             }
         };
+        let (store, engine) = self.jump_if_restored(store, engine).await?;
         let (sender, receiver) = service::shard_channel(self.options.queue.clone());
         self.stores.insert(shard, store.clone());
         let driver = Driver::new(shard, store.clone(), self.context.clone(), receiver);
         self.context.service.set_location(shard, Location::Local(Arc::new(sender)));
         self.renewal.renew_now();
         Ok((store, driver, engine))
+    }
+
+    /// This node may have seen more of the shard, which another node owned, than the store has now.
+    async fn jump_if_restored(
+        &self,
+        store: Arc<ShardStore<S, S>>,
+        mut engine: Engine,
+    ) -> Result<(Arc<ShardStore<S, S>>, Engine), OpenError> {
+        if store.lost().is_none() {
+            return Ok((store, engine));
+        }
+        let (shard, metrics) = (self.shard, self.context.metrics.clone());
+        let jumping = async move {
+            driver::jump_if_restored(&store, shard, &mut engine, None, &metrics).await?;
+            Ok((store, engine))
+        };
+        self.context.opener.run(jumping).await
     }
 
     /// Gives the shard away. If the store does not answer for long, the next owner claims the shard when this node's tenure

@@ -460,9 +460,9 @@ impl Journal for CountingStore {
         self.node.append(shard, epoch, seq, payload).await
     }
 
-    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
+    async fn confirm(&self, shard: ShardId, epoch: Epoch, seq: Seq) -> Result<(), ConfirmError> {
         self.confirms.fetch_add(1, Ordering::SeqCst);
-        self.node.confirm(shard, epoch).await
+        self.node.confirm(shard, epoch, seq).await
     }
 
     fn release(&self, shard: ShardId, upto: Seq) {

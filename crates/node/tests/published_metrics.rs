@@ -37,6 +37,10 @@ cluster_shards_claimed counter
 cluster_shards_given counter
 cluster_shards_lost counter
 cluster_shards_prepared counter
+database_lost_appends counter
+database_lost_positions counter
+database_replaced gauge
+database_restores counter
 decisions_expired counter
 decisions_open gauge
 due_postponed counter

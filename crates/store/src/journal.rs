@@ -39,8 +39,20 @@ pub trait Journal: Send + Sync + 'static {
         false
     }
 
-    /// Proves that `epoch` still owned the shard at some moment after this call began.
-    fn confirm(&self, shard: ShardId, epoch: Epoch) -> impl Future<Output = Result<(), ConfirmError>> + Send;
+    /// Proves that at some moment after this call began, `epoch` still owned the shard, and the journal had all appends up to `seq`. A
+    /// store that only one process uses cannot lose appends while it is open, and need not compare `seq`.
+    fn confirm(
+        &self,
+        shard: ShardId,
+        epoch: Epoch,
+        seq: Seq,
+    ) -> impl Future<Output = Result<(), ConfirmError>> + Send;
+
+    /// The appends of the shard that this node has seen in the journal, and that the journal did not have any more when this node took
+    /// the shard: the store has gone back to an older state. `None` again after the next append.
+    fn lost(&self, _shard: ShardId) -> Option<LostAppends> {
+        None
+    }
 
     /// The table durably contains the shard up to `upto`, so the journal may drop these appends.
     fn release(&self, shard: ShardId, upto: Seq);
@@ -69,6 +81,17 @@ pub struct JournalStats {
     pub syncs: u64,
     /// The shards that prevent the oldest segment from being released, each with its first unreleased seq.
     pub pinning: Vec<(ShardId, Seq)>,
+    /// The store's server was replaced by one with another database, which is not used.
+    pub is_other_database: bool,
+}
+
+/// Consecutive appends of a shard that were durable, and that the store has lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostAppends {
+    /// The first lost append.
+    pub first: Seq,
+    /// The last append that this node knows to be lost. There may have been later ones.
+    pub last: Seq,
 }
 
 /// How much storage is left.
@@ -113,8 +136,8 @@ impl AppendError {
 /// Why ownership of a shard could not be confirmed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfirmError {
-    /// A newer epoch owns the shard.
-    #[error("a newer owner has taken the shard")]
+    /// A newer epoch owns the shard, or the store has gone back to an older state.
+    #[error("another owner has taken the shard, or the store has gone back to an older state")]
     Fenced,
     /// The store could not be asked, so the owner is not known.
     #[error("ownership could not be confirmed")]

@@ -33,7 +33,7 @@ pub mod tenure;
 
 pub use batch::{Batch, RecordRef};
 pub use bulk_loader::BulkLoader;
-pub use journal::{AppendError, ConfirmError, FreeSpace, Journal, JournalStats};
+pub use journal::{AppendError, ConfirmError, FreeSpace, Journal, JournalStats, LostAppends};
 pub use key_filter::KeyFilter;
 pub use records::Records;
 pub use runs::HISTORY;
@@ -121,6 +121,9 @@ pub enum StoreError {
     /// Another node owns the shard, so this node must not open or change it.
     #[error("another node owns the shard")]
     NotOwned,
+    /// The store has less of the shard than this node has seen there: it has gone back to an older state.
+    #[error("the store has gone back to an older state")]
+    WentBack,
     /// The store failed earlier, cannot be reached, or is being closed. Retrying may help.
     #[error("the store is not available: {0}")]
     Unavailable(String),
@@ -153,6 +156,7 @@ impl StoreError {
             StoreError::Table(detail) => StoreError::Table(detail.clone()),
             StoreError::Unusable(detail) => StoreError::Unusable(detail.clone()),
             StoreError::NotOwned => StoreError::NotOwned,
+            StoreError::WentBack => StoreError::WentBack,
             StoreError::Unavailable(detail) => StoreError::Unavailable(detail.clone()),
         }
     }

@@ -105,6 +105,8 @@ pub struct View {
     pub members: Vec<Member>,
     /// All shards of the store.
     pub shards: Vec<ShardRow>,
+    /// The shards of which the store has less than this node has seen before: the store has gone back to an older state.
+    pub went_back: Vec<ShardId>,
 }
 
 impl View {

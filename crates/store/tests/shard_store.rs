@@ -120,8 +120,8 @@ impl Journal for LateJournal {
         outcome
     }
 
-    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
-        self.memory.confirm(shard, epoch).await
+    async fn confirm(&self, shard: ShardId, epoch: Epoch, seq: Seq) -> Result<(), ConfirmError> {
+        self.memory.confirm(shard, epoch, seq).await
     }
 
     fn release(&self, shard: ShardId, upto: Seq) {

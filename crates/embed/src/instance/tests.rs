@@ -30,8 +30,8 @@ impl Journal for Panicking {
         self.inner.append(shard, epoch, seq, bytes).await
     }
 
-    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
-        self.inner.confirm(shard, epoch).await
+    async fn confirm(&self, shard: ShardId, epoch: Epoch, seq: Seq) -> Result<(), ConfirmError> {
+        self.inner.confirm(shard, epoch, seq).await
     }
 
     fn release(&self, shard: ShardId, upto: Seq) {

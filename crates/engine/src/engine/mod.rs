@@ -19,7 +19,7 @@ pub use loading::{BadRecord, Loading, is_kept_by_id};
 pub use stats::{Sizes, Stats};
 
 use crate::{
-    Caller, Effect, Millis, Name, Options, Outcome, Page, QuotaTable, Time,
+    Caller, Effect, Millis, Name, Options, Outcome, Page, Position, QuotaTable, Time,
     audit::{Action, AuditRecord, Target},
     decisions,
     ids::{NamespaceId, WaitId},
@@ -34,6 +34,9 @@ use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use context::{Context, Garbage};
 use hashbrown::HashMap;
 use namespace::{Families, Namespace};
+
+/// How many positions are left out after the store has gone back to an older state: more than a namespace uses in that time.
+const RESTORE_JUMP: u64 = 1 << 40;
 
 /// The state machine of one shard. Requests are applied one after another, each at one instant of shard time.
 #[derive(Debug)]
@@ -98,6 +101,21 @@ impl Engine {
         }
     }
 
+    /// Leaves out 2^40 positions in every namespace, and as many clocks in every stream. The store has gone back to an older state, and
+    /// positions, fencing tokens and clocks that were used since must not be used again. Call it right after opening. What the next seal
+    /// returns must be durable before anything is served.
+    pub fn jump_positions(&mut self) {
+        let jumped = |position: Position| Position(position.0.saturating_add(RESTORE_JUMP));
+        self.meta.position_floor = jumped(self.meta.position_floor);
+        self.context.changes.put(&key::shard_meta(), &self.meta);
+        for namespace in self.namespaces.values_mut() {
+            namespace.head.position = jumped(namespace.head.position);
+            namespace.families.events.jump_clocks(namespace.id, RESTORE_JUMP, &mut self.context.changes);
+            self.context.mark_changed(namespace);
+        }
+        self.begin_sweeps();
+    }
+
     fn extend_holders(&mut self, ready: Time) {
         for Namespace { id, families, .. } in self.namespaces.values_mut() {
             families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
@@ -133,6 +151,11 @@ impl Engine {
     /// The names of all namespaces, in order.
     pub fn namespaces(&self) -> impl Iterator<Item = &Name> {
         self.namespaces.keys()
+    }
+
+    /// Every namespace with the position of its last change, in the order of their names.
+    pub fn positions(&self) -> impl Iterator<Item = (&Name, Position)> {
+        self.namespaces.iter().map(|(name, namespace)| (name, namespace.head.position))
     }
 
     /// What a namespace has: what its quotas are compared with.

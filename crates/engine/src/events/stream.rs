@@ -215,6 +215,19 @@ impl Events {
         }
     }
 
+    /// Leaves out some clocks of every stream. The changes before them are removed: what followers saw after them may never have happened, so
+    /// every follower needs a key frame.
+    pub(crate) fn jump_clocks(&mut self, namespace: NamespaceId, by: u64, changes: &mut BatchChanges) {
+        for stream in self.streams.values_mut() {
+            let kept = keys::changes(namespace, stream.head.made_at);
+            changes.sweeps.push(
+                kept.start..keys::change(namespace, stream.head.made_at, stream.head.clock + 1).into_bytes(),
+            );
+            stream.head.clock = stream.head.clock.saturating_add(by);
+            stream.mark_changed(&mut self.tally);
+        }
+    }
+
     /// Loads a stored record. A stream comes before its closed keys.
     pub(crate) fn load(&mut self, key: ResidentKey<'_>, bytes: &[u8]) -> Result<(), Malformed> {
         match keys::parse(key).ok_or(Malformed)? {

@@ -11,6 +11,7 @@
 //! - `wait 100` lets 100 ms pass. Time starts at 1,000,000 ms.
 //! - `seal` ends the batch that is being built. `reopen` also loads the engine from what is stored. `restart` is a
 //!   `reopen` after which every holder of a lock or a lease gets its whole ttl again.
+//! - `restore` is a `reopen` on a store that has gone back to an older state: positions and clocks jump.
 //! - `quotas counters:2 streams:1` sets these quotas, and no others, for all namespaces. `for:shop-*` sets them for the
 //!   namespaces that match the pattern, in addition to those that were set before. `usage` shows what the namespace has.
 //! - `slice 10` lets a turn of a batch do 10 units of work, from the next `reopen` on.
@@ -203,6 +204,12 @@ impl Bench {
                 self.line("reopen");
                 self.engine.apply_grace_period(self.now);
                 String::new()
+            }
+            "restore" => {
+                self.line("reopen");
+                self.engine.jump_positions();
+                self.seal();
+                self.line("reopen")
             }
             "repeat" => {
                 let (times, commands) = split_number(line);

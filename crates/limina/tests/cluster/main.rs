@@ -23,5 +23,6 @@ mod rolling;
 mod setup;
 mod standby;
 mod traffic;
+mod went_back;
 
 use common::{events, harness, ledger, limiter, load, locks, raw, reply, shape, sse, stomp, websocket};

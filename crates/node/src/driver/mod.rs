@@ -9,10 +9,12 @@ mod loading;
 mod news;
 mod outputs;
 mod prepared;
+mod restored;
 
 pub use loading::load_engine;
 pub(crate) use loading::open;
 pub(crate) use prepared::{NotPrepared, PreparedShard};
+pub(crate) use restored::jump_if_restored;
 
 use crate::{
     Metrics, NodeOptions, OpenError, Service,
@@ -31,6 +33,7 @@ use limina_store::{
     ConfirmError, FilteredKeys, FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table,
 };
 use news::News;
+use restored::Positions;
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
@@ -173,6 +176,9 @@ pub(crate) struct Driver<J, T> {
     /// Set when an append found no room. Until then the store counts as full, whatever [`ShardStore::free_space`] says. Otherwise
     /// a store that promises room and has none would make the shard append due work, fail and open again without a pause.
     full_until: Option<Instant>,
+    /// What the shard's memory had when it was lost, until the shard is open again. Only for a store that other nodes share: such a store may
+    /// have gone back to an older state.
+    lost_positions: Option<Arc<Positions>>,
     /// Whether the log has said that the shard cannot be opened, since it was open last.
     is_failure_logged: bool,
 }
@@ -221,6 +227,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             opening: None,
             checking: None,
             full_until: None,
+            lost_positions: None,
             is_failure_logged: false,
         }
     }
@@ -430,6 +437,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         engine.set_audit_kept(self.audit_kept);
         self.shard.handle_opened(engine, now, opening);
         self.is_failure_logged = false;
+        self.lost_positions = None;
         self.update_gauges();
         self.service.set_open(self.id, true);
     }
@@ -450,6 +458,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
         self.fetching = None;
         self.receiver.handle_lost();
         let memory = self.shard.handle_lost(loss);
+        if let Some(engine) = memory.as_ref().filter(|_| self.service.others().is_some()) {
+            let positions = engine.positions().map(|(name, position)| (name.clone(), position));
+            self.lost_positions = Some(Arc::new(positions.collect()));
+        }
         self.service.set_open(self.id, false);
         self.reopen(Duration::ZERO, memory);
     }
@@ -458,10 +470,13 @@ impl<J: Journal, T: Table> Driver<J, T> {
     /// block a worker too.
     fn reopen(&mut self, pause: Duration, memory: Option<Engine>) {
         let (store, shard, opener) = (self.store.clone(), self.id, self.opener.clone());
+        let (before, metrics) = (self.lost_positions.clone(), self.metrics.clone());
         let opening = async move {
             drop(memory);
             store.retake().await.map_err(|source| OpenError::Store { shard: shard.0, source })?;
-            load_engine(&store, shard).await
+            let mut engine = load_engine(&store, shard).await?;
+            jump_if_restored(&store, shard, &mut engine, before.as_deref(), &metrics).await?;
+            Ok(engine)
         };
         self.opening = Some(Box::pin(async move {
             tokio::time::sleep(pause).await;

@@ -5,7 +5,8 @@ use crate::service::{NotDecided, Ticket};
 use limina_engine::{Effect, Name, Read, ReadResult, Writes, record};
 use limina_shard::{Loss, Output};
 use limina_store::{
-    self as store, AppendError, Batch, ConfirmError, Journal, RecordRef, ShardStore, StoreError, Table,
+    self as store, AppendError, Batch, ConfirmError, Journal, RecordRef, ShardStore, StoreError,
+    Table,
 };
 use std::{
     error::Error,
@@ -138,7 +139,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 }
 
-fn batch(writes: &Writes) -> Batch {
+pub(super) fn batch(writes: &Writes) -> Batch {
     Batch::new(writes.iter().map(|write| RecordRef {
         key: write.key,
         value: write.value,

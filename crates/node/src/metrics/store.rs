@@ -18,6 +18,10 @@ pub(crate) struct Metrics {
     pub(crate) checkpoint_failures: Counter,
     pub(crate) backlog_bytes: Gauge,
     pub(crate) backlog_records: Gauge,
+    pub(crate) restores: Counter,
+    pub(crate) lost_appends: Counter,
+    pub(crate) lost_positions: Counter,
+    pub(crate) other_database: Gauge,
     pub(crate) look_ups_filtered: Counter,
     pub(crate) look_ups_stored: Counter,
     /// What the two counters above are set to.
@@ -35,6 +39,10 @@ impl Default for Metrics {
             checkpoint_failures: Counter::default(),
             backlog_bytes: Gauge::default(),
             backlog_records: Gauge::default(),
+            restores: Counter::default(),
+            lost_appends: Counter::default(),
+            lost_positions: Counter::default(),
+            other_database: Gauge::default(),
             look_ups_filtered: Counter::default(),
             look_ups_stored: Counter::default(),
             filter_counts: Arc::default(),
@@ -63,6 +71,15 @@ impl Metrics {
         let backlog = "Records in memory that the table does not contain yet";
         r.register_with_unit("checkpoint_backlog", backlog, Unit::Bytes, self.backlog_bytes.clone());
         r.register("checkpoint_backlog_records", backlog, self.backlog_records.clone());
+        let restores = "Times a shard found its database in an older state, and serves that";
+        r.register("database_restores", restores, self.restores.clone());
+        let lost = "Appends that the database has lost by going back to an older state";
+        r.register("database_lost_appends", lost, self.lost_appends.clone());
+        let lost = "Positions that shards had in memory, and the database has lost";
+        r.register("database_lost_positions", lost, self.lost_positions.clone());
+        let other =
+            "1 while the database's server has another database than the one that this node began with";
+        r.register("database_replaced", other, self.other_database.clone());
         let filtered = "Look-ups of ids that a filter answered: the id is new";
         r.register("look_ups_filtered", filtered, self.look_ups_filtered.clone());
         let stored = "Look-ups of ids in the database, because the filter was not there or did not know that the id is new";

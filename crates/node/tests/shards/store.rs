@@ -154,8 +154,8 @@ impl<S: Journal> Journal for FaultyStore<S> {
         self.inner.append(shard, epoch, seq, payload).await
     }
 
-    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
-        self.inner.confirm(shard, epoch).await
+    async fn confirm(&self, shard: ShardId, epoch: Epoch, seq: Seq) -> Result<(), ConfirmError> {
+        self.inner.confirm(shard, epoch, seq).await
     }
 
     fn release(&self, shard: ShardId, upto: Seq) {

@@ -458,7 +458,7 @@ pub(super) async fn carry_out(
                 Err(error) => return Err(StoreError::Unavailable(error.to_string())),
             }
         }
-        StoreCall::Confirm { shard, epoch } => match store.confirm(shard, epoch).await {
+        StoreCall::Confirm { shard, epoch } => match store.confirm(shard, epoch, Seq::ZERO).await {
             Ok(()) => StoreReply::Yes,
             Err(ConfirmError::Fenced) => StoreReply::Fenced,
             Err(ConfirmError::Failed(error)) => return Err(error),

@@ -73,12 +73,12 @@ pub async fn older_epochs_are_fenced(mut factory: impl Factory) {
     let second = take(&*store, A).await;
     assert!(second > first);
     assert!(is_fenced(store.append(A, first, Seq(2), payload(A, 2, 10)).await));
-    assert!(matches!(store.confirm(A, first).await, Err(ConfirmError::Fenced)));
-    assert!(store.confirm(A, second).await.is_ok());
+    assert!(matches!(store.confirm(A, first, Seq(0)).await, Err(ConfirmError::Fenced)));
+    assert!(store.confirm(A, second, Seq(0)).await.is_ok());
     assert!(matches!(store.tail(A, first, Seq(0)).await, Err(StoreError::NotOwned)));
     append(&*store, A, second, 2, 10).await;
     let other = take(&*store, B).await;
-    assert!(store.confirm(A, second).await.is_ok(), "taking one shard does not fence another");
+    assert!(store.confirm(A, second, Seq(0)).await.is_ok(), "taking one shard does not fence another");
     append(&*store, B, other, 1, 10).await;
     factory.stop(store, Stop::Kill).await;
     let store = factory.open().await.expect("open");

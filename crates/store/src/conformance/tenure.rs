@@ -70,7 +70,7 @@ async fn claims<N: Tenure>(node: &N, seen: Epoch) -> bool {
 /// Checks that nothing can be written under the epoch.
 async fn check_fenced<N: Journal + Table>(node: &N, epoch: Epoch, seq: u64) {
     assert!(is_fenced(node.append(SHARD, epoch, Seq(seq), payload(SHARD, seq, 10)).await));
-    assert!(matches!(node.confirm(SHARD, epoch).await, Err(ConfirmError::Fenced)));
+    assert!(matches!(node.confirm(SHARD, epoch, Seq(0)).await, Err(ConfirmError::Fenced)));
     assert!(node.tail(SHARD, epoch, Seq(0)).await.is_err());
     let written = node.checkpoint(SHARD, epoch, Seq(seq - 1), overlay("late=1")).await;
     assert!(matches!(written, Err(StoreError::NotOwned)), "{written:?}");
@@ -156,7 +156,7 @@ pub async fn a_living_owner_keeps_its_shards(mut cluster: impl Cluster) {
     assert!(!claims(&*b, epoch).await, "its owner is alive");
     assert!(!claims(&*a, epoch).await, "nobody claims what it owns itself");
     append(&*a, SHARD, epoch, 1, 10).await;
-    a.confirm(SHARD, epoch).await.expect("confirm");
+    a.confirm(SHARD, epoch, Seq(0)).await.expect("confirm");
     cluster.pass(TENURE).await;
     assert!(claims(&*b, epoch).await, "its owner is dead again");
     check_fenced(&*a, epoch, 2).await;
@@ -231,7 +231,7 @@ pub async fn giving_hands_over(mut cluster: impl Cluster) {
     append(&*a, SHARD, epoch, 1, 10).await;
     assert!(!b.give(SHARD, epoch, Some(B), 0).await.expect("give"), "only the owner gives");
     assert!(!a.give(SHARD, Epoch(epoch.0 - 1), Some(B), 0).await.expect("give"), "and only under its epoch");
-    assert!(a.confirm(SHARD, epoch).await.is_ok());
+    assert!(a.confirm(SHARD, epoch, Seq(0)).await.is_ok());
 
     assert!(a.give(SHARD, epoch, Some(B), 1_700_000_000_123).await.expect("give"));
     check_fenced(&*a, epoch, 2).await;

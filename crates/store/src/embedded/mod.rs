@@ -195,7 +195,7 @@ impl Journal for Embedded {
         self.writer.append(shard, epoch, seq, payload).await
     }
 
-    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
+    async fn confirm(&self, shard: ShardId, epoch: Epoch, _: Seq) -> Result<(), ConfirmError> {
         match self.writer.epoch(shard) == epoch {
             true => Ok(()),
             false => Err(ConfirmError::Fenced),

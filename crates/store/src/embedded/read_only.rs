@@ -80,7 +80,7 @@ impl Journal for ReadOnlyStore {
         Err(AppendError::NotDone(read_only()))
     }
 
-    async fn confirm(&self, _: ShardId, _: Epoch) -> Result<(), ConfirmError> {
+    async fn confirm(&self, _: ShardId, _: Epoch, _: Seq) -> Result<(), ConfirmError> {
         Ok(())
     }
 

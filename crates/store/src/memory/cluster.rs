@@ -198,7 +198,7 @@ impl Tenure for MemoryNode {
             Ok(ShardRow { shard, epoch, owner: owner.node, handed: owner.handed.map(handed) })
         };
         let shards = state.owners.iter().enumerate().map(holding).collect::<Result<_, StoreError>>()?;
-        Ok(View { members: state.members(), shards })
+        Ok(View { members: state.members(), shards, went_back: Vec::new() })
     }
 
     async fn end_tenure(&self, node: NodeId) -> Result<bool, StoreError> {
@@ -297,8 +297,8 @@ impl Journal for MemoryNode {
         self.cluster.memory.append(shard, epoch, seq, payload).await
     }
 
-    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
-        self.cluster.memory.confirm(shard, epoch).await
+    async fn confirm(&self, shard: ShardId, epoch: Epoch, seq: Seq) -> Result<(), ConfirmError> {
+        self.cluster.memory.confirm(shard, epoch, seq).await
     }
 
     fn release(&self, shard: ShardId, upto: Seq) {

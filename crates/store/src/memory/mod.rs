@@ -222,7 +222,7 @@ impl Journal for Memory {
         self.with(|live| live.append(append)).map_err(AppendError::NotDone)?
     }
 
-    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
+    async fn confirm(&self, shard: ShardId, epoch: Epoch, _: Seq) -> Result<(), ConfirmError> {
         match self.with(|live| live.journal.epoch(shard)).map_err(ConfirmError::Failed)? {
             current if current == epoch => Ok(()),
             _ => Err(ConfirmError::Fenced),

@@ -6,14 +6,16 @@
 
 use super::{
     errors::{ATTEMPTS, is_conflict, warning_received},
+    known::Known,
     pool::{Pool, closed},
     queue::Queue,
-    row::{from_shard, number, to_shard, unsigned},
+    row::{from_node, from_shard, number, to_shard, unsigned},
     session::Session,
     unreleased::Unreleased,
 };
 use crate::{
-    AppendError, Epoch, FreeSpace, Seq, ShardId, StoreError, journal::MAX_PAYLOAD_BYTES, segmented::Append,
+    AppendError, Epoch, FreeSpace, NodeId, Seq, ShardId, StoreError, journal::MAX_PAYLOAD_BYTES,
+    segmented::Append,
 };
 use std::{
     collections::BTreeSet,
@@ -41,12 +43,13 @@ const APPEND: &str = "
     WITH moved AS (
         UPDATE limina.shard SET seq = asked.seq
         FROM unnest($1::integer[], $2::bigint[], $3::bigint[], $4::bytea[]) AS asked (shard, epoch, seq, payload)
-        WHERE shard.id = asked.shard AND shard.epoch = asked.epoch AND shard.seq = asked.seq - 1
+        WHERE shard.id = asked.shard AND shard.epoch = asked.epoch AND shard.owner = $5
+            AND shard.seq = asked.seq - 1
         RETURNING shard.id, asked.seq, asked.payload
     )
     INSERT INTO limina.journal (shard, seq, payload) SELECT id, seq, payload FROM moved RETURNING shard";
 
-const STATE: &str = "SELECT id, epoch, seq FROM limina.shard WHERE id = ANY ($1::integer[])";
+const STATE: &str = "SELECT id, epoch, seq, owner FROM limina.shard WHERE id = ANY ($1::integer[])";
 
 /// The queue of waiting appends.
 pub(super) struct Appends {
@@ -56,10 +59,12 @@ pub(super) struct Appends {
 struct Shared {
     queue: Queue<PendingAppend>,
     pool: Pool,
+    me: NodeId,
     /// If an append is not answered within this time, its connection counts as hung.
     answer: Duration,
     full_since: Mutex<Option<Instant>>,
     unreleased: Arc<Mutex<Unreleased>>,
+    known: Arc<Known>,
 }
 
 struct PendingAppend {
@@ -72,14 +77,18 @@ impl Appends {
     pub(super) fn start(
         pool: Pool,
         answer: Duration,
+        me: NodeId,
         unreleased: &Arc<Mutex<Unreleased>>,
+        known: &Arc<Known>,
     ) -> (Appends, Vec<JoinHandle<()>>) {
         let shared = Arc::new(Shared {
             queue: Queue::default(),
             pool,
+            me,
             answer,
             full_since: Mutex::default(),
             unreleased: unreleased.clone(),
+            known: known.clone(),
         });
         let writers = (0..APPEND_CONNECTIONS).map(|_| tokio::spawn(shared.clone().write())).collect();
         (Appends { shared }, writers)
@@ -140,7 +149,7 @@ impl Shared {
         let is_sent = AtomicBool::new(false);
         let session = pooled.begin();
         let error = tokio::select! {
-            outcomes = append_on(session, group, &is_sent) => {
+            outcomes = append_on(session, self.me, group, &is_sent) => {
                 // If an outcome is unknown, the connection was lost, even if its session has not noticed yet.
                 match outcomes.iter().any(|outcome| matches!(outcome, Err(AppendError::Unknown(_)))) {
                     true => drop(pooled.abandon()),
@@ -176,7 +185,10 @@ impl Shared {
         unreleased.count(done);
         for (PendingAppend { append, .. }, outcome) in group.iter().zip(outcomes) {
             match outcome {
-                Ok(()) => unreleased.add(append.shard, append.seq, append.payload.len()),
+                Ok(()) => {
+                    unreleased.add(append.shard, append.seq, append.payload.len());
+                    self.known.appended(append.shard, append.epoch, append.seq);
+                }
                 Err(AppendError::Fenced) => unreleased.forget(append.shard),
                 Err(_) => {}
             }
@@ -201,11 +213,12 @@ fn bounded() -> impl FnMut(&PendingAppend) -> bool {
 
 async fn append_on(
     session: &Session,
+    me: NodeId,
     group: &[PendingAppend],
     is_sent: &AtomicBool,
 ) -> Vec<Result<(), AppendError>> {
-    match send(session, group, is_sent).await {
-        Ok(appended) => resolve_outcomes(session, group, &appended).await,
+    match send(session, me, group, is_sent).await {
+        Ok(appended) => resolve_outcomes(session, me, group, &appended).await,
         Err(error) => all(group, &error),
     }
 }
@@ -217,6 +230,7 @@ fn all(group: &[PendingAppend], error: &AppendError) -> Vec<Result<(), AppendErr
 /// Sends the statement and returns the shards that appended. `is_sent` is set before the server can receive it.
 async fn send(
     session: &Session,
+    me: NodeId,
     group: &[PendingAppend],
     is_sent: &AtomicBool,
 ) -> Result<BTreeSet<ShardId>, AppendError> {
@@ -231,7 +245,7 @@ async fn send(
     is_sent.store(true, Ordering::Relaxed);
     loop {
         let warnings = session.warnings();
-        match session.run(&statement, &[&shards, &epochs, &seqs, &payloads]).await {
+        match session.run(&statement, &[&shards, &epochs, &seqs, &payloads, &from_node(me)]).await {
             Ok(rows) if session.warnings() == warnings => {
                 return Ok(rows.iter().map(|row| to_shard(row.get(0))).collect());
             }
@@ -256,6 +270,7 @@ fn failure(error: Error) -> AppendError {
 /// is out of order.
 async fn resolve_outcomes(
     session: &Session,
+    me: NodeId,
     group: &[PendingAppend],
     appended: &BTreeSet<ShardId>,
 ) -> Vec<Result<(), AppendError>> {
@@ -267,7 +282,12 @@ async fn resolve_outcomes(
     let refusal = |append: &Append| match &states {
         Ok(rows) => {
             let row = rows.iter().find(|row| to_shard(row.get(0)) == append.shard);
-            refusal(append, row.map(|row| (Epoch(unsigned(row.get(1))), Seq(unsigned(row.get(2))))))
+            let state = row.map(|row| ShardState {
+                epoch: Epoch(unsigned(row.get(1))),
+                last: Seq(unsigned(row.get(2))),
+                is_mine: row.get::<_, Option<i64>>(3) == Some(from_node(me)),
+            });
+            refusal(append, state)
         }
         Err(_) => not_done("the append was rejected, and the reason could not be read".to_string()),
     };
@@ -278,12 +298,21 @@ async fn resolve_outcomes(
     group.iter().map(outcome).collect()
 }
 
-fn refusal(append: &Append, state: Option<(Epoch, Seq)>) -> AppendError {
+/// The row of a shard.
+struct ShardState {
+    epoch: Epoch,
+    last: Seq,
+    is_mine: bool,
+}
+
+fn refusal(append: &Append, state: Option<ShardState>) -> AppendError {
     let (shard, seq) = (append.shard.0, append.seq.0);
     match state {
         None => not_done(format!("there is no shard {shard}")),
-        Some((epoch, _)) if epoch != append.epoch => AppendError::Fenced,
-        Some((_, last)) => not_done(format!("append {seq} of shard {shard} does not follow {}", last.0)),
+        Some(ShardState { epoch, is_mine, .. }) if epoch != append.epoch || !is_mine => AppendError::Fenced,
+        Some(ShardState { last, .. }) => {
+            not_done(format!("append {seq} of shard {shard} does not follow {}", last.0))
+        }
     }
 }
 

@@ -2,14 +2,15 @@
 //!
 //! Each transaction locks the shard's row, so that no node takes the shard before it is committed; appends continue
 //! meanwhile. Each also names the seq that the table contained before. So a transaction that was delayed, and arrives
-//! after a later checkpoint, changes nothing.
+//! after a later checkpoint, changes nothing. And each one requires that the journal has got as far as the checkpoint: if the database has
+//! gone back to an older state, records of appends that it has lost must not get into the table.
 
 use super::{
     pool::Pool,
-    row::{from_shard, number},
+    row::{from_node, from_shard, number},
     table::{digest, split},
 };
-use crate::{Epoch, RecordRef, Records, Seq, ShardId, StoreError};
+use crate::{Epoch, NodeId, RecordRef, Records, Seq, ShardId, StoreError};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -17,11 +18,12 @@ use tokio::sync::mpsc;
 const CHUNK_RECORDS: usize = 2000;
 const CHUNK_BYTES: usize = 4 << 20;
 
-const BEGIN: &str = "SELECT applied FROM limina.shard WHERE id = $1 AND epoch = $2";
+const BEGIN: &str = "SELECT applied, seq FROM limina.shard WHERE id = $1 AND epoch = $2 AND owner = $3";
 
 const CHUNK: &str = "
     WITH mine AS (
-        SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 AND applied = $3 FOR KEY SHARE
+        SELECT id FROM limina.shard
+        WHERE id = $1 AND epoch = $2 AND applied = $3 AND seq >= $10 AND owner = $11 FOR KEY SHARE
     ), removed AS (
         DELETE FROM limina.record USING mine, unnest($4::bytea[], $5::bytea[]) AS gone (head, digest)
         WHERE record.shard = mine.id AND record.head = gone.head AND record.digest = gone.digest
@@ -35,7 +37,10 @@ const CHUNK: &str = "
 
 /// It waits for a delayed transaction of the same checkpoint that still runs.
 const END: &str = "
-    WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 AND applied = $3 FOR UPDATE)
+    WITH mine AS (
+        SELECT id FROM limina.shard
+        WHERE id = $1 AND epoch = $2 AND applied = $3 AND seq >= $4 AND owner = $5 FOR UPDATE
+    )
     UPDATE limina.shard SET applied = $4 FROM mine WHERE shard.id = mine.id RETURNING shard.id";
 
 /// Some of the records, as columns.
@@ -57,15 +62,20 @@ struct Keys {
 /// See [`Table::checkpoint`](crate::Table::checkpoint).
 pub(super) async fn checkpoint(
     pool: &Pool,
+    me: NodeId,
     shard: ShardId,
     epoch: Epoch,
     upto: Seq,
     records: Arc<Records>,
 ) -> Result<(), StoreError> {
-    let (shard, epoch) = (from_shard(shard), number(epoch.0));
-    let begun = pool.query(BEGIN, &[&shard, &epoch]).await?;
-    let applied: i64 = begun.first().ok_or(StoreError::NotOwned)?.get(0);
-    if applied >= number(upto.0) {
+    let (me, shard, epoch, upto) = (from_node(me), from_shard(shard), number(epoch.0), number(upto.0));
+    let begun = pool.query(BEGIN, &[&shard, &epoch, &me]).await?;
+    let begun = begun.first().ok_or(StoreError::NotOwned)?;
+    let (applied, seq): (i64, i64) = (begun.get(0), begun.get(1));
+    if seq < upto {
+        return Err(StoreError::WentBack);
+    }
+    if applied >= upto {
         // An earlier attempt has completed the checkpoint, and only its answer was lost. Chunks that were written again now would name
         // the same seq as the chunks of the next checkpoint, so a late one could overwrite a newer record.
         return Ok(());
@@ -87,6 +97,8 @@ pub(super) async fn checkpoint(
                     &stored.digests,
                     &stored.rests,
                     &values,
+                    &upto,
+                    &me,
                 ],
             )
             .await?;
@@ -94,7 +106,7 @@ pub(super) async fn checkpoint(
     }
     let cut = cutting.await;
     cut.map_err(|_| StoreError::Unavailable("the records could not be sorted".to_string()))?;
-    let ended = pool.query(END, &[&shard, &epoch, &applied, &number(upto.0)]).await?;
+    let ended = pool.query(END, &[&shard, &epoch, &applied, &upto, &me]).await?;
     ended.first().map(|_| ()).ok_or(StoreError::NotOwned)
 }
 

@@ -3,8 +3,8 @@
 use super::{
     errors::{describe, is_permanent},
     hosts, presence,
-    session::{Notifications, Session, drive, on_message},
-    timelines::{TIMELINE, Timelines},
+    session::{Notifications, Server, Session, drive, on_message},
+    timelines::{SERVER, Timelines, Verdict},
     tls,
 };
 use crate::StoreError;
@@ -123,8 +123,15 @@ impl Connector {
         let mut failures = Vec::new();
         while let Some(attempt) = attempts.join_next().await {
             match attempt {
-                Ok(Ok(session)) if self.timelines.observe(session.timeline) => return Ok(session),
-                Ok(Ok(_)) => failures.push(ConnectError::transient("the server has a successor")),
+                Ok(Ok(session)) => match self.timelines.observe(session.system, session.timeline) {
+                    Verdict::Current => return Ok(session),
+                    Verdict::Superseded => {
+                        failures.push(ConnectError::transient("the server has a successor"));
+                    }
+                    Verdict::OtherDatabase => failures.push(ConnectError::transient(
+                        "the server has another database: its system identifier is not that of the server that this node began with",
+                    )),
+                },
                 Ok(Err(failure)) => failures.push(failure),
                 Err(panicked) => failures.push(ConnectError::transient(&panicked.to_string())),
             }
@@ -170,13 +177,15 @@ impl Connector {
                 client.batch_execute("LISTEN limina_changed").await?;
                 client.batch_execute(presence::ANNOUNCE).await?;
             }
-            let timeline = client.query_one(TIMELINE, &[]).await?.get(0);
-            Ok((client, driver, timeline))
+            let server = client.query_one(SERVER, &[]).await?;
+            Ok((client, driver, server.get(0), server.get(1)))
         };
         let connected = tokio::time::timeout(self.connecting, connecting).await;
         let connected = connected.map_err(|_| ConnectError::transient("there was no answer in time"))?;
-        let (client, driver, timeline) = connected.map_err(|error: Error| ConnectError::new(&error))?;
-        Ok(Session::new(client, driver.abort_handle(), closed, self, timeline, warnings))
+        let (client, driver, system, timeline) =
+            connected.map_err(|error: Error| ConnectError::new(&error))?;
+        let driver = driver.abort_handle();
+        Ok(Session::new(client, driver, closed, self, Server { system, timeline }, warnings))
     }
 
     /// Regularly connects to all servers to find a newer timeline. Of several callers, only one does it at a time.
@@ -188,7 +197,7 @@ impl Connector {
             let mut attempts = self.attempts(None);
             while let Some(attempt) = attempts.join_next().await {
                 if let Ok(Ok(session)) = attempt {
-                    self.timelines.observe(session.timeline);
+                    self.timelines.observe(session.system, session.timeline);
                 }
             }
             tokio::time::sleep(SUCCESSOR_CHECK_INTERVAL).await;

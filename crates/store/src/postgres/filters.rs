@@ -2,9 +2,9 @@
 
 use super::{
     pool::Pool,
-    row::{from_shard, number, unsigned},
+    row::{from_node, from_shard, number, unsigned},
 };
-use crate::{Epoch, FilterPart, Seq, ShardId, StoreError, StoredFilter};
+use crate::{Epoch, FilterPart, NodeId, Seq, ShardId, StoreError, StoredFilter};
 use bytes::Bytes;
 
 const BEGIN: &str = "SELECT applied FROM limina.shard WHERE id = $1 AND epoch = $2";
@@ -13,7 +13,8 @@ const BEGIN: &str = "SELECT applied FROM limina.shard WHERE id = $1 AND epoch = 
 /// checkpoint, changes nothing.
 const STORE: &str = "
     WITH mine AS (
-        SELECT id FROM limina.shard WHERE id = $1 AND epoch = $2 AND applied = $3 FOR KEY SHARE
+        SELECT id FROM limina.shard
+        WHERE id = $1 AND epoch = $2 AND applied = $3 AND seq >= $4 AND owner = $8 FOR KEY SHARE
     ), removed AS (
         DELETE FROM limina.filter USING mine WHERE filter.shard = mine.id AND filter.part >= $5
     ), stored AS (
@@ -27,6 +28,7 @@ const LOAD: &str = "SELECT part, upto, bits FROM limina.filter WHERE shard = $1 
 
 pub(super) async fn store(
     pool: &Pool,
+    me: NodeId,
     shard: ShardId,
     epoch: Epoch,
     upto: Seq,
@@ -39,7 +41,9 @@ pub(super) async fn store(
     let numbers: Vec<i32> = changed.iter().map(|part| part.number as i32).collect();
     let bits: Vec<&[u8]> = changed.iter().map(|part| &part.bytes[..]).collect();
     let (upto, parts) = (number(upto.0), parts as i32);
-    let stored = pool.query(STORE, &[&shard, &epoch, &applied, &upto, &parts, &numbers, &bits]).await?;
+    let stored = pool
+        .query(STORE, &[&shard, &epoch, &applied, &upto, &parts, &numbers, &bits, &from_node(me)])
+        .await?;
     stored.first().map(|_| ()).ok_or(StoreError::NotOwned)
 }
 

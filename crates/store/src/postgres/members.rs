@@ -1,11 +1,12 @@
 //! Renewals and the view of all nodes, by the database's clock.
 
 use super::{
+    known::Known,
     pool::Pool,
     presence::has_ended,
     row::{from_node, from_shard, to_node, to_shard, unsigned},
 };
-use crate::{Announcement, Epoch, Fingerprint, HandOver, Member, NodeId, ShardRow, StoreError, View};
+use crate::{Announcement, Epoch, Fingerprint, HandOver, Member, NodeId, Seq, ShardRow, StoreError, View};
 use std::time::Duration;
 use tokio_postgres::Row;
 
@@ -43,12 +44,12 @@ const VIEW: &str = concat!(
         prepared, NOT ",
     has_ended!(),
     " AS is_connected,
-        NULL::integer AS shard, NULL::bigint AS epoch, NULL::bigint AS owner,
+        NULL::integer AS shard, NULL::bigint AS epoch, NULL::bigint AS seq, NULL::bigint AS owner,
         NULL::bigint AS handed_time, NULL::float8 AS handed_ago
     FROM limina.node
     WHERE expires_at >= now() - interval '1 minute' OR id = ANY (ARRAY(SELECT owner FROM limina.shard))
     UNION ALL
-    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, id, epoch, owner,
+    SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, id, epoch, seq, owner,
         CASE WHEN is_handed THEN handed_time END, extract(epoch FROM now() - handed_at)::float8
     FROM limina.shard"
 );
@@ -64,18 +65,35 @@ const LEAVE: &str = "
     )
     SELECT pg_notify('limina_changed', $1::bigint::text)::text";
 
-pub(super) async fn renew(pool: &Pool, me: NodeId, announcement: Announcement) -> Result<View, StoreError> {
+/// Compares the rows of all shards with what this node knew before it asked for them.
+pub(super) async fn renew(
+    pool: &Pool,
+    me: NodeId,
+    announcement: Announcement,
+    known: &Known,
+) -> Result<View, StoreError> {
     let Announcement { address, host, is_leaving, tenure, certificate, prepared } = announcement;
     let tenure = tenure.as_secs_f64();
     let certificate = certificate.as_ref().map(|certificate| &certificate.0[..]);
     let prepared: Vec<i32> = prepared.into_iter().map(from_shard).collect();
     pool.query(RENEW, &[&from_node(me), &address, &is_leaving, &tenure, &host, &certificate, &prepared])
         .await?;
-    let mut view = View::default();
+    let (mut view, before) = (View::default(), known.snapshot());
     for row in &pool.query(VIEW, &[]).await? {
         match row.get("node") {
             Some(id) => view.members.push(member(to_node(id), row)),
-            None => view.shards.push(holding(row)),
+            None => {
+                let (holding, seq) = (holding(row), Seq(unsigned(row.get("seq"))));
+                let ShardRow { shard, epoch, owner, .. } = holding;
+                if before.get(&shard).is_some_and(|known| known.is_newer_than(epoch, seq)) {
+                    view.went_back.push(shard);
+                }
+                match owner.is_none_or(|owner| owner == me) {
+                    true => known.observe(shard, epoch, seq),
+                    false => known.observe_other(shard, epoch, seq),
+                }
+                view.shards.push(holding);
+            }
         }
     }
     view.members.sort_by_key(|member| member.id);

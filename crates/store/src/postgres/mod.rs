@@ -5,6 +5,9 @@
 //! same statement that writes, and a node that takes a shard changes the epoch there. So an old owner cannot write,
 //! whatever it believes, and however late its statements arrive.
 //!
+//! A database may go back to an older state, with older epochs: see the module `known`. So the same statements also compare the owner, and
+//! the number of the shard's last append.
+//!
 //! A connection runs one statement at a time, so each kind of work has its own connections: appends, confirms,
 //! look-ups, checkpoints, changes of ownership, renewals. All are made at the start, and made again after a loss. While
 //! the database cannot be reached, calls fail at once.
@@ -16,6 +19,7 @@ mod connector;
 mod errors;
 mod filters;
 mod hosts;
+mod known;
 mod loader;
 mod lookups;
 mod members;
@@ -34,13 +38,15 @@ mod tls;
 mod unreleased;
 
 use crate::{
-    Announcement, AppendError, ConfirmError, Epoch, FilterPart, FreeSpace, Journal, JournalStats, NodeId,
-    Records, Seq, ShardId, Sharding, StoreError, StoredFilter, Table, Tenure, View, segmented::Append,
+    Announcement, AppendError, ConfirmError, Epoch, FilterPart, FreeSpace, Journal, JournalStats,
+    LostAppends, NodeId, Records, Seq, ShardId, Sharding, StoreError, StoredFilter, Table, Tenure, View,
+    segmented::Append,
 };
 use appends::{APPEND_CONNECTIONS, Appends};
 use bytes::Bytes;
 use confirms::{CONFIRM_CONNECTIONS, Confirms};
 use connector::Connector;
+use known::Known;
 pub use loader::PostgresLoader;
 use lookups::LookUps;
 use pool::Pool;
@@ -93,6 +99,8 @@ pub struct PostgresOptions {
 pub struct Postgres {
     me: NodeId,
     sharding: Sharding,
+    connector: Arc<Connector>,
+    known: Arc<Known>,
     appends: Appends,
     confirms: Confirms,
     releases: Arc<Releases>,
@@ -135,9 +143,9 @@ impl Postgres {
         )?;
         let (database, connections) = (connector.location(), CONNECTIONS);
         tracing::info!(database, shards = sharding.shards, connections, "opened the store");
-        let unreleased = Arc::default();
-        let (appends, writing) = Appends::start(writers, 2 * patience, &unreleased);
-        let (confirms, asking) = Confirms::start(askers);
+        let (unreleased, known) = (Arc::default(), Arc::default());
+        let (appends, writing) = Appends::start(writers, 2 * patience, node, &unreleased, &known);
+        let (confirms, asking) = Confirms::start(askers, node);
         let readers = Arc::new(readers);
         let (look_ups, looking_up) = LookUps::start(&readers, READ_CONNECTIONS);
         let checkpointers = Arc::new(checkpointers);
@@ -148,6 +156,8 @@ impl Postgres {
         Ok(Postgres {
             me: node,
             sharding,
+            connector,
+            known,
             appends,
             confirms,
             releases,
@@ -203,17 +213,24 @@ impl Drop for Postgres {
 
 impl Journal for Postgres {
     async fn take(&self, shard: ShardId) -> Result<Epoch, StoreError> {
-        let taken = shards::take(&self.tasks, self.me, shard).await;
-        match taken {
-            Ok(_) => self.unreleased().take(shard),
+        let taken = shards::take(&self.tasks, self.me, shard, self.known.epoch(shard)).await;
+        match &taken {
+            Ok((epoch, last)) => {
+                self.known.taken(shard, *epoch, *last);
+                if self.known.lost(shard).is_some() {
+                    self.unreleased().forget(shard);
+                }
+                self.unreleased().take(shard);
+            }
             Err(StoreError::NotOwned) => self.unreleased().forget(shard),
             Err(_) => {}
         }
-        taken
+        taken.map(|(epoch, _)| epoch)
     }
 
     async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
-        let tail = shards::tail(&*self.readers, shard, epoch, after).await?;
+        let (last, tail) = shards::tail(&*self.readers, shard, epoch, after).await?;
+        self.known.observe(shard, epoch, last);
         let mut unreleased = self.unreleased();
         if unreleased.is_taken(shard) {
             tail.iter().for_each(|(seq, payload)| unreleased.add(shard, *seq, payload.len()));
@@ -231,8 +248,12 @@ impl Journal for Postgres {
         self.appends.append(Append { shard, epoch, seq, payload }).await
     }
 
-    async fn confirm(&self, shard: ShardId, epoch: Epoch) -> Result<(), ConfirmError> {
-        self.confirms.confirm(shard, epoch).await
+    async fn confirm(&self, shard: ShardId, epoch: Epoch, seq: Seq) -> Result<(), ConfirmError> {
+        self.confirms.confirm(shard, epoch, seq).await
+    }
+
+    fn lost(&self, shard: ShardId) -> Option<LostAppends> {
+        self.known.lost(shard)
     }
 
     fn release(&self, shard: ShardId, upto: Seq) {
@@ -250,7 +271,8 @@ impl Journal for Postgres {
     }
 
     fn stats(&self) -> JournalStats {
-        self.unreleased().stats()
+        let is_other_database = self.connector.timelines.is_other_database();
+        JournalStats { is_other_database, ..self.unreleased().stats() }
     }
 }
 
@@ -288,7 +310,7 @@ impl Table for Postgres {
         upto: Seq,
         records: Arc<Records>,
     ) -> Result<(), StoreError> {
-        checkpoint::checkpoint(&self.checkpointers, shard, epoch, upto, records).await
+        checkpoint::checkpoint(&self.checkpointers, self.me, shard, epoch, upto, records).await
     }
 
     fn has_filters(&self) -> bool {
@@ -313,7 +335,7 @@ impl Table for Postgres {
         changed: Vec<FilterPart>,
         parts: usize,
     ) -> Result<(), StoreError> {
-        filters::store(&self.checkpointers, shard, epoch, upto, changed, parts).await
+        filters::store(&self.checkpointers, self.me, shard, epoch, upto, changed, parts).await
     }
 
     async fn load_filter(&self, shard: ShardId) -> Result<Option<StoredFilter>, StoreError> {
@@ -327,7 +349,7 @@ impl Tenure for Postgres {
     }
 
     async fn renew(&self, announcement: Announcement) -> Result<View, StoreError> {
-        members::renew(&self.renewers, self.me, announcement).await
+        members::renew(&self.renewers, self.me, announcement, &self.known).await
     }
 
     async fn end_tenure(&self, node: NodeId) -> Result<bool, StoreError> {

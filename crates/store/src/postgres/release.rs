@@ -44,6 +44,8 @@ pub(super) async fn run(releases: Arc<Releases>, pool: Arc<Pool>) {
 }
 
 async fn release(pool: &Pool, shard: ShardId, upto: Seq, floor: &mut i64) -> Result<(), StoreError> {
+    // If the database has gone back to an older state, the numbers of the lost appends are used again.
+    *floor = (*floor).min(number(upto.0));
     loop {
         let rows = pool.query(RELEASE, &[&from_shard(shard), floor, &number(upto.0), &DELETE_LIMIT]).await?;
         let Some(row) = rows.first() else { return Ok(()) };

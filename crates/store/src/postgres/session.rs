@@ -19,10 +19,17 @@ use tokio_postgres::{AsyncMessage, Client, Connection, Error, Row, Statement, Tr
 /// The parameters of a statement.
 pub(super) type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
+/// What identifies the server of a connection, see [`super::timelines`].
+pub(super) struct Server {
+    pub(super) system: i64,
+    pub(super) timeline: i64,
+}
+
 /// An open connection.
 pub(super) struct Session {
     client: Client,
     connector: Arc<Connector>,
+    pub(super) system: i64,
     pub(super) timeline: i64,
     statements: Mutex<HashMap<&'static str, Statement>>,
     warnings: Arc<AtomicU64>,
@@ -70,13 +77,13 @@ impl Session {
         driver: AbortHandle,
         closed: watch::Receiver<()>,
         connector: Arc<Connector>,
-        timeline: i64,
+        Server { system, timeline }: Server,
         warnings: Arc<AtomicU64>,
     ) -> Session {
         let (in_use, dropped) = watch::channel(());
         let monitor = SessionMonitor { dropped, closed, driver, connector: connector.clone(), timeline };
         let statements = Mutex::default();
-        Session { client, connector, timeline, statements, warnings, monitor, _in_use: in_use }
+        Session { client, connector, system, timeline, statements, warnings, monitor, _in_use: in_use }
     }
 
     /// Prepares a statement once per session.

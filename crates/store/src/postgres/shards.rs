@@ -14,8 +14,8 @@ const TAIL_BYTES: i64 = 8 << 20;
 const TAKE: &str = "
     WITH mine AS (SELECT id FROM limina.shard WHERE id = $1 AND owner = $2 FOR UPDATE)
     UPDATE limina.shard
-    SET epoch = epoch + 1, is_handed = false, handed_at = NULL, handed_time = NULL
-    FROM mine WHERE shard.id = mine.id RETURNING epoch";
+    SET epoch = greatest(epoch, $3) + 1, is_handed = false, handed_at = NULL, handed_time = NULL
+    FROM mine WHERE shard.id = mine.id RETURNING epoch, seq";
 
 /// First the rows of the owners are locked, and so are their renewals: the claim waits for a running renewal and sees
 /// it, and a later renewal sees the claim.
@@ -56,11 +56,17 @@ const TAIL: &str = "
     ) AS part ON part.before < $3
     WHERE shard.id = $1 ORDER BY part.seq";
 
-/// Gives this node, which must own the shard, a new epoch. Only that epoch may write from now on. Also forgets that
-/// the shard was handed over: if this node opens it again later, clients were interrupted.
-pub(super) async fn take(pool: &Pool, me: NodeId, shard: ShardId) -> Result<Epoch, StoreError> {
-    let rows = pool.query(TAKE, &[&from_shard(shard), &from_node(me)]).await?;
-    rows.first().map(|row| Epoch(unsigned(row.get(0)))).ok_or(StoreError::NotOwned)
+/// Gives this node, which must own the shard, a new epoch, higher than `above`. Only that epoch may write from now on. Also forgets that
+/// the shard was handed over: if this node opens it again later, clients were interrupted. Returns also the shard's last append.
+pub(super) async fn take(
+    pool: &Pool,
+    me: NodeId,
+    shard: ShardId,
+    above: Epoch,
+) -> Result<(Epoch, Seq), StoreError> {
+    let rows = pool.query(TAKE, &[&from_shard(shard), &from_node(me), &number(above.0)]).await?;
+    let row = rows.first().ok_or(StoreError::NotOwned)?;
+    Ok((Epoch(unsigned(row.get(0))), Seq(unsigned(row.get(1)))))
 }
 
 pub(super) async fn claim(
@@ -87,17 +93,18 @@ pub(super) async fn give(
     Ok(!rows.is_empty())
 }
 
-/// The appends after `after`, or the first part of them.
+/// The shard's last append, and the appends after `after`, or the first part of them.
 pub(super) async fn tail(
     pool: &impl Queryable,
     shard: ShardId,
     epoch: Epoch,
     after: Seq,
-) -> Result<Vec<(Seq, Bytes)>, StoreError> {
+) -> Result<(Seq, Vec<(Seq, Bytes)>), StoreError> {
     let rows = pool.query(TAIL, &[&from_shard(shard), &number(after.0), &TAIL_BYTES]).await?;
     let owner = rows.first().map(|row| (Epoch(unsigned(row.get(0))), Seq(unsigned(row.get(1)))));
     let last = match owner {
-        Some((current, last)) if current == epoch => last,
+        Some((current, last)) if current == epoch && last >= after => last,
+        Some((current, _)) if current == epoch => return Err(StoreError::WentBack),
         _ => return Err(StoreError::NotOwned),
     };
     let mut tail: Vec<(Seq, Bytes)> = Vec::with_capacity(rows.len());
@@ -107,8 +114,8 @@ pub(super) async fn tail(
     }
     let mut expected = after.next().0..;
     let is_gapless = tail.iter().all(|(seq, _)| expected.next() == Some(seq.0));
-    match is_gapless && (!tail.is_empty() || last <= after) {
-        true => Ok(tail),
+    match is_gapless && (!tail.is_empty() || last == after) {
+        true => Ok((last, tail)),
         false => Err(StoreError::Corrupt {
             path: format!("the table limina.journal, shard {}", shard.0),
             offset: after.0,

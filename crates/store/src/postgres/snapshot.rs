@@ -60,14 +60,14 @@ impl Journal for PostgresSnapshot {
     }
 
     async fn tail(&self, shard: ShardId, epoch: Epoch, after: Seq) -> Result<Vec<(Seq, Bytes)>, StoreError> {
-        shards::tail(self, shard, epoch, after).await
+        shards::tail(self, shard, epoch, after).await.map(|(_, tail)| tail)
     }
 
     async fn append(&self, _: ShardId, _: Epoch, _: Seq, _: Bytes) -> Result<(), AppendError> {
         Err(AppendError::NotDone(only_looked_at()))
     }
 
-    async fn confirm(&self, _: ShardId, _: Epoch) -> Result<(), ConfirmError> {
+    async fn confirm(&self, _: ShardId, _: Epoch, _: Seq) -> Result<(), ConfirmError> {
         Ok(())
     }
 

@@ -89,6 +89,14 @@ impl Filtering {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The table has gone back to an older state, and the stored filter with it. What is in memory would never be stored again as a whole.
+    pub(super) fn reload(&self) {
+        let mut state = self.lock();
+        if !matches!(*state, State::Off) {
+            *state = State::Unknown;
+        }
+    }
+
     /// Whether the table certainly does not have the key.
     pub(super) fn is_absent(&self, key: &[u8]) -> bool {
         let Some(keys) = self.keys.as_ref().filter(|keys| (keys.is_filtered)(key)) else { return false };

@@ -14,7 +14,8 @@ pub use look_up::{Answer, FullScan, Read};
 pub use preparation::Preparation;
 
 use crate::{
-    AppendError, Batch, ConfirmError, Epoch, FreeSpace, Journal, Records, Seq, ShardId, StoreError, Table,
+    AppendError, Batch, ConfirmError, Epoch, FreeSpace, Journal, LostAppends, Records, Seq, ShardId,
+    StoreError, Table,
 };
 use bytes::Bytes;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -138,7 +139,8 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     }
 
     /// Takes ownership of the shard again, after an append that was fenced, whose outcome is unknown, or whose future
-    /// was dropped. Appends that the journal accepted after the last known one enter the overlay.
+    /// was dropped. Appends that the journal accepted after the last known one enter the overlay. If the store has gone back to an older
+    /// state, this store has that state then: see [`ShardStore::lost`].
     pub async fn retake(&self) -> Result<(), StoreError> {
         {
             let mut state = self.lock();
@@ -146,7 +148,31 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             state.retakes += 1;
         }
         let epoch = self.journal.take(self.shard).await?;
+        if self.lost().is_some_and(|lost| self.seq() >= lost.first) {
+            let applied = self.table.applied(self.shard).await?;
+            self.forget_all(applied);
+            return self.finish_opening(epoch, applied, |_| {}).await;
+        }
         self.catch_up(epoch, |_| {}).await
+    }
+
+    /// The appends that the store has lost, according to what this node knew of the shard when it took the shard last: the store has gone
+    /// back to an older state. `None` again after the next append.
+    pub fn lost(&self) -> Option<LostAppends> {
+        self.journal.lost(self.shard)
+    }
+
+    /// Drops everything that this store has in memory of a shard whose table has the appends up to `applied`.
+    fn forget_all(&self, applied: Seq) {
+        let forgotten = {
+            let mut state = self.lock();
+            let (epoch, retakes) = (state.epoch, state.retakes);
+            std::mem::replace(&mut *state, State { retakes, ..State::new(epoch, applied) })
+        };
+        // Freeing many records takes time, so it happens outside the lock.
+        drop(forgotten);
+        self.filtering.reload();
+        self.checkpointed.notify_waiters();
     }
 
     /// While a part of the journal enters the overlay, the store reads the next one.
@@ -278,10 +304,13 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         }
     }
 
-    /// Proves that this store still owned the shard at some moment after this call began.
+    /// Proves that this store still owned the shard at some moment after this call began, and that no append was lost.
     pub async fn confirm(&self) -> Result<(), ConfirmError> {
-        let epoch = self.epoch();
-        self.journal.confirm(self.shard, epoch).await
+        let (epoch, seq) = {
+            let state = self.lock();
+            (state.epoch, state.seq)
+        };
+        self.journal.confirm(self.shard, epoch, seq).await
     }
 
     /// What the table does not contain yet. The caller must also checkpoint an idle shard that keeps old segments of
@@ -303,14 +332,19 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         let _alone = self.checkpointing.lock().await;
         let Some((epoch, frozen)) = self.freeze() else { return Ok(None) };
         self.filter_checkpoint(epoch, frozen.upto, &frozen.records).await;
-        let written = self.table.checkpoint(self.shard, epoch, frozen.upto, frozen.records).await;
-        if let Err(error) = written {
-            self.lock().is_failing = true;
-            self.checkpointed.notify_waiters();
-            return Err(error);
-        }
+        let written = self.table.checkpoint(self.shard, epoch, frozen.upto, frozen.records.clone()).await;
         let contained = {
             let mut state = self.lock();
+            // If these records were dropped meanwhile, because the store has gone back to an older state, the checkpoint means nothing.
+            let is_same = |now: &Frozen| Arc::ptr_eq(&now.records, &frozen.records);
+            if !state.frozen.as_ref().is_some_and(is_same) {
+                return written.map(|()| None);
+            }
+            if let Err(error) = written {
+                state.is_failing = true;
+                self.checkpointed.notify_waiters();
+                return Err(error);
+            }
             (state.is_failing, state.is_scan_wanted) = (false, false);
             state.applied = frozen.upto;
             state.frozen.take()

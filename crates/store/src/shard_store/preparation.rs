@@ -112,7 +112,7 @@ impl<J: Journal, T: Table> Preparation<J, T> {
         let Preparation { journal, table, shard, batches, overlay, .. } = self;
         let epoch = journal.take(shard).await?;
         let applied = table.applied(shard).await?;
-        let is_continued = epoch.0 == self.epoch.0 + 2;
+        let is_continued = epoch.0 == self.epoch.0 + 2 && journal.lost(shard).is_none();
         if !is_continued || applied > self.seq {
             let store = ShardStore::with(journal, table, shard, options, State::new(epoch, applied));
             store.finish_opening(epoch, applied, |_| {}).await?;

@@ -157,7 +157,7 @@ async fn a_server_that_hangs_is_waited_for() {
     load.go_on().await;
     server.freeze().expect("freeze");
     let store = load.store.clone();
-    let confirming = store.confirm(ShardId(SHARDS), Epoch(1));
+    let confirming = store.confirm(ShardId(SHARDS), Epoch(1), Seq(0));
     let mut confirming = std::pin::pin!(confirming);
     let hung = tokio::time::timeout(Duration::from_secs(1), &mut confirming).await;
     assert!(hung.is_err(), "it answered while it was halted: {hung:?}");
@@ -202,7 +202,7 @@ async fn without_a_server_calls_fail_after_a_while() {
     server.stop().expect("stop");
     let (appended, confirmed, found) = tokio::join!(
         store.append(shard, epoch, Seq(2), Bytes::new()),
-        store.confirm(shard, epoch),
+        store.confirm(shard, epoch, Seq(1)),
         store.get_many(shard, vec![Bytes::new()])
     );
     assert!(matches!(appended, Err(AppendError::NotDone(_) | AppendError::Unknown(_))), "{appended:?}");

@@ -9,6 +9,7 @@ mod promotion;
 mod records;
 mod refusals;
 mod waits;
+mod went_back;
 
 use crate::database;
 use std::time::Duration;

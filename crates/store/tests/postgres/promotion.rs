@@ -82,6 +82,8 @@ async fn look_ups_are_answered_where_records_are_stored() {
     for found in [found.0, found.1] {
         assert_eq!(found.expect("a look-up"), [None]);
     }
+    let epoch = store.take(SHARD).await.expect("take");
+    store.append(SHARD, epoch, Seq(1), Bytes::new()).await.expect("append");
     standby.promote().expect("promote");
     eventually(async || match store.take(SHARD).await {
         Ok(epoch) => {
@@ -119,5 +121,5 @@ async fn without_the_standby_appends_wait() {
     let _standby = primary.start_standby(port).expect("another standby starts");
     let appended: Result<(), AppendError> = appending.await.expect("the task ends");
     appended.expect("append");
-    store.confirm(SHARD, epoch).await.expect("confirm");
+    store.confirm(SHARD, epoch, Seq(2)).await.expect("confirm");
 }

@@ -47,6 +47,7 @@ async fn look_ups_of_many_shards_at_once_find_their_own() {
     let value = |shard: ShardId, number: usize| Bytes::from(format!("{}-{number}", shard.0));
     for shard in shards {
         let epoch = store.take(shard).await.expect("take");
+        store.append(shard, epoch, Seq(1), Bytes::new()).await.expect("append");
         let records = (0..10).map(|number| Record { key: key(number), value: Some(value(shard, number)) });
         store.checkpoint(shard, epoch, Seq(1), Arc::new(records.collect())).await.expect("checkpoint");
     }
@@ -74,6 +75,9 @@ async fn long_keys_keep_their_order() {
     let value = |number: usize| Bytes::from(number.to_string());
     let record = |number: usize, value| Record { key: keys[number].clone(), value };
     let epoch = store.take(SHARD).await.expect("take");
+    for seq in 1..=2 {
+        store.append(SHARD, epoch, Seq(seq), Bytes::new()).await.expect("append");
+    }
     let all: Records = (0..keys.len()).map(|number| record(number, Some(value(number)))).collect();
     store.checkpoint(SHARD, epoch, Seq(1), Arc::new(all)).await.expect("checkpoint");
     let removed: Records = (0..keys.len()).step_by(3).map(|number| record(number, None)).collect();
@@ -139,6 +143,9 @@ async fn what_is_released_goes_and_what_the_table_lacks_stays() {
 async fn a_checkpoint_that_was_done_is_not_written_again() {
     let store = connect_as_owner(&new_database(), 1).await.expect("connect");
     let epoch = store.take(SHARD).await.expect("take");
+    for seq in 1..=9 {
+        store.append(SHARD, epoch, Seq(seq), Bytes::new()).await.expect("append");
+    }
     let key = Bytes::from_static(b"key");
     let records = |value: &'static str| {
         let record = Record { key: key.clone(), value: Some(Bytes::from_static(value.as_bytes())) };

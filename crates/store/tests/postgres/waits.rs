@@ -163,7 +163,7 @@ async fn nothing_is_confirmed_without_the_standby() {
     let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
     let epoch = store.take(SHARD).await.expect("take");
     store.append(SHARD, epoch, Seq(1), PAYLOAD).await.expect("append");
-    store.confirm(SHARD, epoch).await.expect("confirm");
+    store.confirm(SHARD, epoch, Seq(0)).await.expect("confirm");
     let standby = async |name: &str| {
         let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
         client(&url).await.batch_execute(&set).await.expect("a setting");
@@ -182,7 +182,7 @@ async fn nothing_is_confirmed_without_the_standby() {
     });
     let confirming = tokio::spawn({
         let store = store.clone();
-        async move { store.confirm(SHARD, epoch).await }
+        async move { store.confirm(SHARD, epoch, Seq(0)).await }
     });
     let observer = client(&url).await;
     eventually(async || waiting(&observer, "SyncRep").await.len() == 2).await;
@@ -198,5 +198,5 @@ async fn nothing_is_confirmed_without_the_standby() {
     let epoch = store.take(SHARD).await.expect("take");
     assert_eq!(store.tail(SHARD, epoch, Seq(1)).await.expect("tail"), [(Seq(2), PAYLOAD)]);
     store.append(SHARD, epoch, Seq(3), PAYLOAD).await.expect("append");
-    store.confirm(SHARD, epoch).await.expect("confirm");
+    store.confirm(SHARD, epoch, Seq(0)).await.expect("confirm");
 }
