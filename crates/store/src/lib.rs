@@ -19,6 +19,7 @@ pub mod disk;
 pub mod embedded;
 pub mod journal;
 pub mod key_filter;
+pub mod log_limit;
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -35,6 +36,7 @@ pub use batch::{Batch, RecordRef};
 pub use bulk_loader::BulkLoader;
 pub use journal::{AppendError, ConfirmError, FreeSpace, Journal, JournalStats, LostAppends};
 pub use key_filter::KeyFilter;
+pub use log_limit::LogLimit;
 pub use records::Records;
 pub use runs::HISTORY;
 pub use shard_store::{

@@ -224,3 +224,29 @@ fn a_clock_before_1970_is_refused_at_the_start() {
     assert_eq!(process.exit().code(), Some(1), "{}", process.log());
     assert!(process.log().contains("before 1970"), "{}", process.log());
 }
+
+/// While every append fails, the log has one line a second for each cause, however many requests are refused.
+#[test]
+fn failed_appends_do_not_fill_the_log() {
+    const REFUSED: usize = 200;
+    /// The most different messages and causes.
+    const CAUSES: usize = 8;
+    let mut setup = Setup::new();
+    setup.write().ok();
+    let before = setup.server.log().lines().count();
+    setup.faults.set("write EIO 1000 /journal/\nopen EIO 1000 /journal/");
+    let begun = Instant::now();
+    let refused = (0..REFUSED).filter(|n| {
+        let reply = setup.server.ledger().hold(&format!("refused {n}"), &[("a", 1)]);
+        reply.status == 503
+    });
+    assert_eq!(refused.count(), REFUSED);
+    let log = setup.server.log();
+    let (lines, seconds) = (log.lines().count() - before, begun.elapsed().as_secs() as usize);
+    assert!(lines <= CAUSES * (seconds + 2), "{lines} lines in {seconds} s:\n{log}");
+    assert!(log.contains("an append failed") && log.contains("times"), "{log}");
+    setup.faults.set("");
+    let taken = eventually(|| (setup.write().status == 200).then_some(()));
+    assert!(taken.is_some(), "writes are refused for ever");
+    setup.check();
+}

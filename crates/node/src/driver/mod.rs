@@ -30,7 +30,7 @@ use alarm::Alarm;
 use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time, engine::is_kept_by_id, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock, clock::Reading};
 use limina_store::{
-    ConfirmError, FilteredKeys, FreeSpace, Journal, NodeId, ShardId, ShardStore, StoreError, Table,
+    ConfirmError, FilteredKeys, FreeSpace, Journal, LogLimit, NodeId, ShardId, ShardStore, StoreError, Table,
 };
 use news::News;
 use restored::Positions;
@@ -450,7 +450,10 @@ impl<J: Journal, T: Table> Driver<J, T> {
 
     /// The shard's memory cannot be trusted. The shard drops it, and loads what is stored before it answers again.
     fn handle_lost(&mut self, loss: Loss, reason: &str) {
-        tracing::warn!(shard = self.id.0, ?loss, "{reason}; the shard opens again");
+        static LOSSES: LogLimit = LogLimit::new();
+        if let Some(times) = LOSSES.times_for(reason) {
+            tracing::warn!(shard = self.id.0, ?loss, times, "{reason}; the shard opens again");
+        }
         self.metrics.shards.losses.inc();
         if loss == Loss::Full {
             self.full_until = Some(Instant::now() + ROOM_PAUSE);
@@ -513,11 +516,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
     fn handle_checked(&mut self, owned: Result<(), ConfirmError>) {
         let Err(error) = owned else { return };
         if self.persisting.is_none() && self.opening.is_none() {
-            tracing::warn!(
-                shard = self.id.0,
-                error = &error as &dyn Error,
-                "ownership could not be confirmed"
-            );
+            static FAILURES: LogLimit = LogLimit::new();
+            if let Some(times) = FAILURES.times(&error) {
+                let (shard, error) = (self.id.0, &error as &dyn Error);
+                tracing::warn!(shard, error, times, "ownership could not be confirmed");
+            }
             self.handle_lost(Loss::NotDone, "another node may own the shard");
         }
     }

@@ -5,7 +5,7 @@ use crate::service::{NotDecided, Ticket};
 use limina_engine::{Effect, Name, Read, ReadResult, Writes, record};
 use limina_shard::{Loss, Output};
 use limina_store::{
-    self as store, AppendError, Batch, ConfirmError, Journal, RecordRef, ShardStore, StoreError,
+    self as store, AppendError, Batch, ConfirmError, Journal, LogLimit, RecordRef, ShardStore, StoreError,
     Table,
 };
 use std::{
@@ -96,8 +96,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let store = self.store.clone();
         self.persisting_since = Instant::now();
         self.persisting = Some(Box::pin(async move {
+            static FAILURES: LogLimit = LogLimit::new();
             store.confirm().await.map_err(|error: ConfirmError| {
-                tracing::warn!(error = &error as &dyn Error, "ownership could not be confirmed");
+                if let Some(times) = FAILURES.times(&error) {
+                    tracing::warn!(error = &error as &dyn Error, times, "ownership could not be confirmed");
+                }
                 Loss::NotDone
             })
         }));
@@ -167,10 +170,11 @@ async fn fetch<J: Journal, T: Table>(
             .filter_map(|answer| answer.as_ref().err())
             .find(|error| is_shared && matches!(&***error, StoreError::Unavailable(_)));
         let Some(error) = unreachable else { break answers };
-        tracing::warn!(
-            error = &**error as &dyn Error,
-            "the store could not be reached for a read; trying again"
-        );
+        static FAILURES: LogLimit = LogLimit::new();
+        if let Some(times) = FAILURES.times(&**error) {
+            let error = &**error as &dyn Error;
+            tracing::warn!(error, times, "the store could not be reached for a read; trying again");
+        }
         tokio::time::sleep(READ_RETRY_PAUSE).await;
     };
     let answers = answers.into_iter().map(|answer| match answer {
@@ -178,7 +182,10 @@ async fn fetch<J: Journal, T: Table>(
         Ok(store::Answer::Last(last)) => ReadResult::Last(last),
         Ok(store::Answer::Page(page)) => ReadResult::Page(page),
         Err(error) => {
-            tracing::error!(error = &*error as &dyn Error, "a stored record could not be read");
+            static FAILURES: LogLimit = LogLimit::new();
+            if let Some(times) = FAILURES.times(&*error) {
+                tracing::error!(error = &*error as &dyn Error, times, "a stored record could not be read");
+            }
             ReadResult::Unreadable
         }
     });
@@ -186,7 +193,10 @@ async fn fetch<J: Journal, T: Table>(
 }
 
 fn loss_of(error: &AppendError) -> Loss {
-    tracing::warn!(error = error as &dyn Error, "an append failed");
+    static FAILURES: LogLimit = LogLimit::new();
+    if let Some(times) = FAILURES.times(error) {
+        tracing::warn!(error = error as &dyn Error, times, "an append failed");
+    }
     match error {
         AppendError::Fenced | AppendError::NotDone(_) => Loss::NotDone,
         AppendError::Full => Loss::Full,

@@ -6,7 +6,7 @@
 
 use super::gathering::FrameSizes;
 use crate::{
-    AppendError, Epoch, FreeSpace, JournalStats, Seq, ShardId, StoreError,
+    AppendError, Epoch, FreeSpace, JournalStats, LogLimit, Seq, ShardId, StoreError,
     disk::{Disk, OsDisk},
     segmented::{Append, SegmentedJournal, Spare},
 };
@@ -252,11 +252,14 @@ impl JournalThread {
     fn run(mut self) {
         let _ended = CloseQueueOnDrop(self.shared.clone());
         loop {
+            static NOT_SEALED: LogLimit = LogLimit::new();
             let work = self.wait();
             if work.is_empty()
                 && let Err(error) = self.journal.seal()
+                && let Some(times) = NOT_SEALED.times(&error)
             {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the journal could not be sealed");
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, times, "the journal could not be sealed");
             }
             let ended = self.process(work);
             self.check_free_space();
@@ -332,10 +335,11 @@ impl JournalThread {
         let available = match self.disk.available() {
             Ok(bytes) => bytes,
             Err(error) => {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "the available disk space could not be read"
-                );
+                static FAILURES: LogLimit = LogLimit::new();
+                if let Some(times) = FAILURES.times(&error) {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, times, "the available disk space could not be read");
+                }
                 return;
             }
         };
@@ -357,10 +361,13 @@ impl JournalThread {
             self.making_spare = false;
             match made {
                 Ok(spare) => self.journal.add_spare(spare),
-                Err(error) => tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "a spare segment could not be created"
-                ),
+                Err(error) => {
+                    static FAILURES: LogLimit = LogLimit::new();
+                    if let Some(times) = FAILURES.times(&error) {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(error, times, "a spare segment could not be created");
+                    }
+                }
             }
         }
         if self.making_spare || self.shared.is_low.load(Ordering::Relaxed) {

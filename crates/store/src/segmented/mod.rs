@@ -25,7 +25,7 @@ mod segment;
 pub use options::{Append, OpenReport, Salts, SegmentedOptions};
 
 use crate::{
-    AppendError, Epoch, JournalStats, Seq, ShardId, StoreError,
+    AppendError, Epoch, JournalStats, LogLimit, Seq, ShardId, StoreError,
     disk::{Disk, DiskFile},
 };
 use bytes::Bytes;
@@ -207,18 +207,22 @@ impl<D: Disk> SegmentedJournal<D> {
     /// Handles a failed write or sync: the shards of the frame must be taken again, and the frame must never be read
     /// back.
     fn supersede_failed(&mut self, admitted: &[&Append], error: &StoreError) {
-        tracing::error!(
-            error = error as &dyn std::error::Error,
-            frame = self.next_frame,
-            "the journal failed"
-        );
+        static FAILURES: LogLimit = LogLimit::new();
+        static NO_SEGMENT: LogLimit = LogLimit::new();
+        if let Some(times) = FAILURES.times(error) {
+            let (error, frame) = (error as &dyn std::error::Error, self.next_frame);
+            tracing::error!(error, frame, times, "the journal failed");
+        }
         let shards: BTreeSet<ShardId> = admitted.iter().map(|append| append.shard).collect();
         for shard in shards {
             self.epochs[usize::from(shard.0)].fetch_add(1, Ordering::SeqCst);
         }
         self.needs_new_segment = true;
-        if let Err(error) = self.replace_failed_segment() {
-            tracing::error!(error = &error as &dyn std::error::Error, "a new segment could not be created");
+        if let Err(error) = self.replace_failed_segment()
+            && let Some(times) = NO_SEGMENT.times(&error)
+        {
+            let error = &error as &dyn std::error::Error;
+            tracing::error!(error, times, "a new segment could not be created");
         }
     }
 

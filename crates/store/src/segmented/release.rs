@@ -4,7 +4,7 @@ use super::{
     JournalStats, SegmentedJournal, frame,
     segment::{self, Segment, Spare, SpareJob},
 };
-use crate::{Seq, ShardId, StoreError, disk::Disk};
+use crate::{LogLimit, Seq, ShardId, StoreError, disk::Disk};
 
 impl<D: Disk> SegmentedJournal<D> {
     /// The shard's last seq. Zero before its first append.
@@ -42,11 +42,12 @@ impl<D: Disk> SegmentedJournal<D> {
     pub fn release(&mut self, shard: ShardId, upto: Seq) {
         let Some(state) = self.shards.get_mut(usize::from(shard.0)) else { return };
         state.released = state.released.max(upto.0.min(state.next - 1));
-        if let Err(error) = self.recycle() {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "a segment could not be released; trying again"
-            );
+        static FAILURES: LogLimit = LogLimit::new();
+        if let Err(error) = self.recycle()
+            && let Some(times) = FAILURES.times(&error)
+        {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(error, times, "a segment could not be released; trying again");
         }
     }
 
