@@ -33,6 +33,12 @@ pub trait Peers: Send + Sync + 'static {
         Box::pin(std::future::ready(false))
     }
 
+    /// Waits until the node at `address` can be asked, so that [`Peers::ask`] need not wait for a connection. Nothing is sent that could be
+    /// executed. By default a node can always be asked.
+    fn reach<'a>(&'a self, _address: &'a str) -> PeerFuture<'a, ()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
     /// Has the node at `address` execute a request in one of its shards.
     fn ask<'a>(&'a self, address: &'a str, shard: ShardId, request: &'a Request) -> PeerFuture<'a, Outcome>;
 

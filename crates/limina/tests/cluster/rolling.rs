@@ -5,10 +5,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use reqwest::blocking::Client;
+use rustix::process::Signal;
 
 use crate::cluster::{Cluster, LONG, SHARDS, SOON, namespace_in};
 use crate::harness::{client, eventually};
 use crate::ledger::{Ledger, hold};
+use crate::raw;
 use crate::reply::Reply;
 
 /// Before and after each restart, so many requests of all clients together are answered.
@@ -115,4 +117,29 @@ fn work(bases: &[String], namespace: &str, seen: &Seen) -> Duration {
 
 fn ledger(http: &Client, base: &str, namespace: &str) -> Ledger {
     Ledger::new(http.clone(), format!("{base}/v1/ns/{namespace}/ledger"))
+}
+
+/// A client that is slow to send its request keeps a stopping node from ending. Meanwhile others connect, and are answered: the node forwards.
+#[test]
+fn a_stopping_node_accepts_connections_until_its_end() {
+    let cluster = Cluster::of(2, LONG);
+    let namespace = cluster.namespace_of(1);
+    let path = format!("/v1/ns/{namespace}/ledger/limits");
+    let slow = raw::request("POST", &path, "", br#"{"name": "slow"}"#);
+    let (begin, end) = slow.split_at(slow.len() - 1);
+    let mut late = raw::Connection::open(cluster[0].address());
+    late.send(begin);
+    cluster[0].signal(Signal::TERM);
+    // Longer than a node serves that has nothing to do any more.
+    let stopping = Instant::now();
+    let mut answered = 0;
+    while stopping.elapsed() < Duration::from_secs(4) {
+        let reply = raw::ask(cluster[0].address(), raw::request("GET", &path, "", b""));
+        assert_eq!(reply.status, 200, "after {:?}: {}", stopping.elapsed(), reply.text);
+        answered += 1;
+    }
+    assert!(answered > 0);
+    late.send(end);
+    assert_eq!(late.receive().status, 201);
+    cluster[1].ledger_of(&namespace).limit("slow").ok();
 }

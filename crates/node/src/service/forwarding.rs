@@ -6,11 +6,11 @@ use super::{
     routes::{Route, WaitForOwner},
     shard_channel::{NotQueued, ShardSender},
 };
-use crate::{Metrics, PeerError};
+use crate::{Metrics, PeerError, cluster::Others};
 use limina_engine::{Outcome, Request};
 use limina_shard::Failure;
 use limina_store::ShardId;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 impl Service {
     /// Sends a request to its shard.
@@ -32,18 +32,23 @@ impl Service {
         let mut waiting: Option<WaitForOwner<'_>> = None;
         let mut may_repeat_lost = !is_write;
         loop {
-            let answer = match route.location() {
+            let (location, moved) = route.watch();
+            let answer = match location {
                 // Without the store the request could only wait.
                 Location::Local(_) if others.store_is_away() => Err(PeerError::NotThere),
                 Location::Local(sender) => self.send(shard, &sender, request.clone()).await,
                 Location::Remote(address) => {
                     self.inner.metrics.cluster.forwarded.inc();
-                    // The other node takes the request back if it learns that this node no longer waits. But its answer may
-                    // be under way already, so this node, which knows its client, takes the request back as well.
-                    let mut take_back = TakeBackOnDrop::new(self, shard, &request);
-                    let answer = others.peers().ask(&address, shard, &request).await;
-                    take_back.disarm();
-                    answer
+                    if let Err(error) = reach(others, &address, moved).await {
+                        Err(error)
+                    } else {
+                        // The other node takes the request back if it learns that this node no longer waits. But its answer may
+                        // be under way already, so this node, which knows its client, takes the request back as well.
+                        let mut take_back = TakeBackOnDrop::new(self, shard, &request);
+                        let answer = others.peers().ask(&address, shard, &request).await;
+                        take_back.disarm();
+                        answer
+                    }
                 }
                 Location::Unknown => Err(PeerError::NotThere),
                 Location::Failed => Err(PeerError::Unavailable(Unavailable::ShardUnavailable)),
@@ -131,6 +136,20 @@ impl Service {
             Err(_) if is_write => Err(PeerError::Lost),
             Err(_) => Err(PeerError::NotThere),
         }
+    }
+}
+
+/// Waits for a connection to the node at that address, unless the shard moves before. A node that hangs accepts connections and says nothing
+/// on them for seconds, and the request need not wait for that once another node has the shard.
+async fn reach(
+    others: &Others,
+    address: &str,
+    mut moved: watch::Receiver<Location>,
+) -> Result<(), PeerError> {
+    tokio::select! {
+        biased;
+        reached = others.peers().reach(address) => reached,
+        _ = moved.changed() => Err(PeerError::NotThere),
     }
 }
 

@@ -89,6 +89,13 @@ impl Route {
         self.location.borrow().clone()
     }
 
+    /// The location, and a channel that tells when it changes.
+    pub(super) fn watch(&self) -> (Location, watch::Receiver<Location>) {
+        let mut channel = self.location.subscribe();
+        let location = channel.borrow_and_update().clone();
+        (location, channel)
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
     }

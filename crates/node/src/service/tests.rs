@@ -7,6 +7,7 @@ use crate::{
     cluster::{Others, TenureGuard},
     peers::PeerFuture,
 };
+use futures_util::FutureExt;
 use limina_engine::{
     Command, KeyValues, Millis, Name, Outcome, Request,
     key_values::Value,
@@ -91,6 +92,54 @@ async fn a_forwarded_request_is_taken_back_until_that_is_done() {
         async move { service.submit(other).await }
     });
     assert_eq!(requests.recv().await, Some(other));
+}
+
+/// Several nodes, of which one accepts connections and says nothing. The others answer that they do not know the lock.
+struct OneHangs;
+
+impl Peers for OneHangs {
+    fn who<'a>(&'a self, _: &'a str) -> PeerFuture<'a, String> {
+        Box::pin(async { Err(PeerError::NotThere) })
+    }
+
+    fn reach<'a>(&'a self, address: &'a str) -> PeerFuture<'a, ()> {
+        Box::pin(async move {
+            if address == "hangs" {
+                std::future::pending::<()>().await;
+            }
+            Ok(())
+        })
+    }
+
+    fn ask<'a>(&'a self, address: &'a str, _: ShardId, _: &'a Request) -> PeerFuture<'a, Outcome> {
+        assert_ne!(address, "hangs", "it was not reached");
+        Box::pin(async { Ok(Outcome::Locks(Ok(locks::Reply::Abandoned))) })
+    }
+
+    fn follow<'a>(&'a self, _: &'a str, _: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {
+        Box::pin(async { Err(PeerError::NotThere) })
+    }
+}
+
+/// A request waits for a connection to a node that hangs. As soon as another node has the shard, it goes there.
+#[tokio::test]
+async fn a_request_does_not_wait_for_a_node_that_has_lost_the_shard() {
+    let service = Service::new(Metrics::new());
+    let tenure_guard = TenureGuard::alone(Clocks::new());
+    let max_wait = Duration::from_secs(60);
+    service.start(
+        sharding(1),
+        Some(Others::new(NodeId(1), Arc::new(OneHangs), tenure_guard, || true, max_wait)),
+    );
+    service.set_location(ShardId(0), Location::Remote("hangs".into()));
+    let mut waiting = std::pin::pin!(service.submit(acquire()));
+    assert!(waiting.as_mut().now_or_never().is_none());
+    service.set_location(ShardId(0), Location::Unknown);
+    assert!(waiting.as_mut().now_or_never().is_none());
+    service.set_location(ShardId(0), Location::Remote("next".into()));
+    let answered =
+        tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("it is sent to the next owner");
+    assert_eq!(answered, Ok(Outcome::Locks(Ok(locks::Reply::Abandoned))));
 }
 
 /// Another node that crashes at every request. It counts them.

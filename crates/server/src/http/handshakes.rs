@@ -100,7 +100,8 @@ impl Handshakes {
             done = handshake => done,
             _ = &mut slot.evicted => Err(HandshakeError::Crowded),
             () = sleep(TIMEOUT) => Err(HandshakeError::TooSlow),
-            _ = stopping.wait_for(|is_stopping| *is_stopping) => Err(HandshakeError::Stopping),
+            // A connection that was accepted after the stop has begun is served like others until the end.
+            _ = stopping.changed() => Err(HandshakeError::Stopping),
         }
     }
 

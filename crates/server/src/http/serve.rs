@@ -136,19 +136,40 @@ impl Listening {
         Listening::new(app, acceptor, protocol, max_connections)
     }
 
-    /// Serves connections until `shutdown` completes, and then answers the requests in flight.
+    /// Serves connections until `shutdown` completes, and then answers the requests in flight. A node that has given its shards away can
+    /// forward requests until its process ends, so it goes on to accept connections meanwhile.
     async fn run(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let mut throttle = LogThrottle::default();
-        let graceful = GracefulShutdown::new();
-        let mut connections = JoinSet::new();
-        let mut shutdown = pin!(shutdown);
-        // How many connections are still accepted after the shutdown has begun. The system has completed them already, so their
+        let served = self.accept(&listener, shutdown, &mut throttle).await;
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
+        let draining = drain(&self.app, served, deadline);
+        let forwards = self.app.0.is_draining.load(Ordering::Relaxed);
+        if forwards && matches!(self.protocol, Protocol::Http { .. }) {
+            let late = self.accept(&listener, draining, &mut throttle).await;
+            drop(listener);
+            drain(&self.app, late, deadline).await;
+        } else {
+            drop(listener);
+            draining.await;
+        }
+    }
+
+    /// Accepts connections until `end` completes, and those that wait to be accepted then.
+    async fn accept(
+        &self,
+        listener: &TcpListener,
+        end: impl Future<Output = ()>,
+        throttle: &mut LogThrottle,
+    ) -> Served {
+        let Served { graceful, mut connections } = Served::default();
+        let mut end = pin!(end);
+        // How many connections are still accepted after the end. The system has completed them already, so their
         // clients would lose the requests that they have sent.
         let mut last_accepts = None;
         loop {
             tokio::select! {
                 biased;
-                () = &mut shutdown, if last_accepts.is_none() => last_accepts = Some(MAX_LAST_ACCEPTS),
+                () = &mut end, if last_accepts.is_none() => last_accepts = Some(MAX_LAST_ACCEPTS),
                 Some(ended) = connections.join_next() => {
                     if let Err(error) = ended {
                         tracing::error!(%error, "a connection ended with a panic");
@@ -184,8 +205,7 @@ impl Listening {
                 }
             }
         }
-        drop(listener);
-        drain(&self.app, graceful, connections).await;
+        Served { graceful, connections }
     }
 
     /// Takes a permit and memory for a connection. Refuses it if the most connections are open, or if there is no memory.
@@ -227,8 +247,16 @@ impl Listening {
     }
 }
 
-/// Waits for the requests in flight, up to [`DRAIN_TIMEOUT`].
-async fn drain(app: &App, graceful: GracefulShutdown, mut connections: JoinSet<()>) {
+/// Connections that were accepted, and are drained together.
+#[derive(Default)]
+struct Served {
+    graceful: GracefulShutdown,
+    connections: JoinSet<()>,
+}
+
+/// Waits for the requests in flight, up to the deadline.
+async fn drain(app: &App, served: Served, deadline: Instant) {
+    let Served { graceful, mut connections } = served;
     // A connection that was accepted a moment ago may not have sent its request yet.
     if app.0.is_draining.load(Ordering::Relaxed) {
         sleep(LAST_REQUESTS).await;
@@ -236,7 +264,7 @@ async fn drain(app: &App, graceful: GracefulShutdown, mut connections: JoinSet<(
     let stopping = app.stopping();
     stopping.send_replace(true);
     let drained = async { tokio::join!(graceful.shutdown(), stopping.closed()) };
-    if tokio::time::timeout(DRAIN_TIMEOUT, drained).await.is_err() {
+    if tokio::time::timeout_at(deadline.into(), drained).await.is_err() {
         tracing::warn!("requests were still in flight after the drain timeout, and were cancelled");
     }
     connections.shutdown().await;

@@ -156,6 +156,10 @@ impl Peers for PeerClient {
         Box::pin(is_refused(address))
     }
 
+    fn reach<'a>(&'a self, address: &'a str) -> PeerFuture<'a, ()> {
+        Box::pin(async move { self.asks.get(address).await.map(|_| ()).ok_or(PeerError::NotThere) })
+    }
+
     fn ask<'a>(
         &'a self,
         address: &'a str,

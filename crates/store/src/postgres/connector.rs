@@ -17,7 +17,9 @@ use tokio::{
     sync::{self, watch},
     task::JoinSet,
 };
-use tokio_postgres::{Config, Error, NoTls, config::TargetSessionAttrs, error::SqlState};
+use tokio_postgres::{
+    Client, Config, Error, NoTls, SimpleQueryMessage, config::TargetSessionAttrs, error::SqlState,
+};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// The longest time for one attempt to connect.
@@ -29,29 +31,38 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// TCP timeout: a server that is silent for this long counts as gone.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Settings of every session, sent while connecting. They override the configuration of the database.
-const SETTINGS: [&str; 16] = [
+/// The oldest PostgreSQL with all of these settings, as its number in `server_version_num`.
+const OLDEST_VERSION: u32 = 130_000;
+
+/// What decides whether the server can be used at all. It is asked in a simple query, because a pooler may not keep prepared statements. A timeout
+/// in the configuration of the database must not end it.
+const SERVER_KIND: &str = "
+    SET statement_timeout = 0;
+    SELECT current_setting('server_version_num'), current_setting('server_version'), pg_is_in_recovery()";
+
+/// Settings of every session. They override the configuration of the database. They are set by a statement, and not while connecting:
+/// a pooler refuses or drops settings that come with a connection.
+const SETTINGS: [(&str, &str); 15] = [
     // An append must never be cancelled by a timeout.
-    "statement_timeout=0",
-    "lock_timeout=0",
-    "idle_in_transaction_session_timeout=0",
-    "default_transaction_isolation=read\\ committed",
-    "default_transaction_read_only=off",
+    ("statement_timeout", "0"),
+    ("lock_timeout", "0"),
+    ("idle_in_transaction_session_timeout", "0"),
+    ("default_transaction_isolation", "read committed"),
+    ("default_transaction_read_only", "off"),
     // A warning may mean that an append is not durable.
-    "client_min_messages=warning",
+    ("client_min_messages", "warning"),
     // Every statement must find its rows by an index and in index order, even if the statistics of a young table
     // suggest another plan.
-    "enable_seqscan=off",
-    "enable_bitmapscan=off",
-    "enable_hashjoin=off",
-    "enable_mergejoin=off",
-    "enable_sort=off",
-    "enable_incremental_sort=on",
-    "jit=off",
-    "plan_cache_mode=force_generic_plan",
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+    ("enable_sort", "off"),
+    ("enable_incremental_sort", "on"),
+    ("jit", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
     // Keep payloads in memory while a statement handles them.
-    "work_mem=64MB",
-    "application_name=limina",
+    ("work_mem", "64MB"),
 ];
 
 /// Some of these settings do not exist in every version. `synchronous_commit` must be at least `on`, so that an
@@ -60,6 +71,12 @@ const SESSION_SETUP: &str = "
     SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout');
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')";
+
+/// The statements that prepare a session.
+fn session_setup() -> String {
+    let settings = SETTINGS.map(|(name, value)| format!("SELECT set_config('{name}', '{value}', false);"));
+    settings.concat() + SESSION_SETUP
+}
 
 /// How to reach the database.
 pub(super) struct Connector {
@@ -84,14 +101,13 @@ impl Connector {
                 "this is not a PostgreSQL URL: postgres://user:password@host:port/database".to_string(),
             )
         })?;
-        let settings: String = SETTINGS.iter().map(|setting| format!(" -c {setting}")).collect();
-        let options = format!("{}{settings}", config.get_options().unwrap_or_default());
         let mut configs = hosts::each(&config)?;
         let connecting = patience.min(CONNECT_TIMEOUT);
         for config in &mut configs {
             config
-                .options(&options)
-                .target_session_attrs(TargetSessionAttrs::ReadWrite)
+                .application_name("limina")
+                // A database whose transactions are read-only by default is no standby. `check_kind` finds out.
+                .target_session_attrs(TargetSessionAttrs::Any)
                 .connect_timeout(connecting)
                 .tcp_user_timeout(KEEPALIVE_TIMEOUT)
                 .keepalives_idle(KEEPALIVE_TIMEOUT / 2)
@@ -172,18 +188,19 @@ impl Connector {
                     (client, tokio::spawn(drive(connection, on_message, ended)))
                 }
             };
-            client.batch_execute(SESSION_SETUP).await?;
+            check_kind(&client).await?;
+            client.batch_execute(&session_setup()).await?;
             if listens {
                 client.batch_execute("LISTEN limina_changed").await?;
                 client.batch_execute(presence::ANNOUNCE).await?;
             }
-            let server = client.query_one(SERVER, &[]).await?;
-            Ok((client, driver, server.get(0), server.get(1)))
+            let [system, timeline] =
+                simple_row(&client, SERVER).await?.map(|number| number.parse().unwrap_or(0));
+            Ok::<_, ConnectError>((client, driver, system, timeline))
         };
         let connected = tokio::time::timeout(self.connecting, connecting).await;
         let connected = connected.map_err(|_| ConnectError::transient("there was no answer in time"))?;
-        let (client, driver, system, timeline) =
-            connected.map_err(|error: Error| ConnectError::new(&error))?;
+        let (client, driver, system, timeline) = connected?;
         let driver = driver.abort_handle();
         Ok(Session::new(client, driver, closed, self, Server { system, timeline }, warnings))
     }
@@ -218,11 +235,46 @@ impl Connector {
     }
 }
 
+/// Whether the server is new enough, and accepts writes.
+async fn check_kind(client: &Client) -> Result<(), ConnectError> {
+    let [number, version, is_standby] = simple_row(client, SERVER_KIND).await?;
+    if number.parse().is_ok_and(|number: u32| number < OLDEST_VERSION) {
+        return Err(ConnectError {
+            words: format!("this is PostgreSQL {version}, and Limina needs 13 or later"),
+            is_permanent: true,
+        });
+    }
+    match &is_standby[..] {
+        "t" => Err(ConnectError::transient("the server is a standby, which accepts no writes")),
+        _ => Ok(()),
+    }
+}
+
+/// The values of the one row that a query returns, as text.
+pub(super) async fn simple_row<const COLUMNS: usize>(
+    client: &Client,
+    query: &str,
+) -> Result<[String; COLUMNS], Error> {
+    let mut values = std::array::from_fn(|_| String::new());
+    for message in client.simple_query(query).await? {
+        if let SimpleQueryMessage::Row(row) = message {
+            values = std::array::from_fn(|column| row.get(column).unwrap_or_default().to_owned());
+        }
+    }
+    Ok(values)
+}
+
 /// Why an attempt to connect failed.
 struct ConnectError {
     words: String,
     /// Retrying does not help: an operator must change the server or this node's configuration.
     is_permanent: bool,
+}
+
+impl From<Error> for ConnectError {
+    fn from(error: Error) -> ConnectError {
+        ConnectError::new(&error)
+    }
 }
 
 impl ConnectError {

@@ -24,6 +24,7 @@ mod loader;
 mod lookups;
 mod members;
 mod pool;
+mod pooling;
 mod presence;
 mod queue;
 mod release;
@@ -33,6 +34,7 @@ mod session;
 mod shards;
 mod snapshot;
 mod table;
+mod tenures;
 mod timelines;
 mod tls;
 mod unreleased;
@@ -57,6 +59,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tenures::Tenures;
 use tokio::{
     sync::Notify,
     task::{AbortHandle, JoinHandle},
@@ -101,6 +104,7 @@ pub struct Postgres {
     sharding: Sharding,
     connector: Arc<Connector>,
     known: Arc<Known>,
+    tenures: Tenures,
     appends: Appends,
     confirms: Confirms,
     releases: Arc<Releases>,
@@ -125,7 +129,8 @@ impl Postgres {
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<Postgres, StoreError> {
         let PostgresOptions { node, shards, patience } = options;
         let connector = Connector::new(url, patience)?;
-        let sharding = schema::prepare(&connector, shards).await?;
+        let session = pooling::connect(&connector).await?;
+        let sharding = schema::prepare(session, connector.location(), shards).await?;
         let changed: Arc<Notify> = Arc::default();
         let disconnected: Arc<Notify> = Arc::default();
         let own = row::from_node(node).to_string();
@@ -158,6 +163,7 @@ impl Postgres {
             sharding,
             connector,
             known,
+            tenures: Tenures::default(),
             appends,
             confirms,
             releases,
@@ -349,7 +355,9 @@ impl Tenure for Postgres {
     }
 
     async fn renew(&self, announcement: Announcement) -> Result<View, StoreError> {
-        members::renew(&self.renewers, self.me, announcement, &self.known).await
+        let view = members::renew(&self.renewers, self.me, announcement, &self.known).await?;
+        self.tenures.check(&self.renewers, self.me, &view.members).await?;
+        Ok(view)
     }
 
     async fn end_tenure(&self, node: NodeId) -> Result<bool, StoreError> {

@@ -6,9 +6,6 @@
 //!
 //! A free lock alone does not prove that the node is dead: its connection may have been reset. So a node ends the tenure of
 //! another one only if it also knows that no process listens at that node's address.
-//!
-//! All of this needs a session of its own. A pooler that gives each transaction another session leaves the column `session`
-//! empty, or keeps the session when the node has died: then nodes wait until the tenure expires.
 
 use super::{pool::Pool, row::from_node};
 use crate::{NodeId, StoreError};

@@ -1,11 +1,10 @@
 //! The schema of the database, and its migrations.
 
-use super::connector::Connector;
+use super::session::Session;
 use crate::{
     Sharding, ShardingKey, StoreError,
     sharding::{HASH_WITHOUT_KEY, agree_on_shards, too_old},
 };
-use std::sync::Arc;
 use tokio_postgres::GenericClient;
 
 /// Each entry migrates the schema from one version to the next. The first one creates [`FIRST_VERSION`]. Entries are only
@@ -21,10 +20,13 @@ const LOCK: i64 = 0x6c69_6d69_6e61;
 
 /// Creates the schema, or migrates it to the version of this program. Returns how it was created. If several nodes start at the same time, one does
 /// it, and the others wait.
-pub(super) async fn prepare(connector: &Arc<Connector>, asked: Option<u16>) -> Result<Sharding, StoreError> {
-    let mut session = connector.connect().await?;
+pub(super) async fn prepare(
+    mut session: Session,
+    location: &str,
+    asked: Option<u16>,
+) -> Result<Sharding, StoreError> {
     let transaction = session.transaction().await?;
-    let sharding = prepare_within(&transaction, connector.location(), asked).await?;
+    let sharding = prepare_within(&transaction, location, asked).await?;
     transaction.commit().await?;
     Ok(sharding)
 }

@@ -1,5 +1,6 @@
 //! Tests that only apply to PostgreSQL: its schema, what waits for what, and lost connections.
 
+mod clock;
 mod encryption;
 mod filters;
 mod losses;
