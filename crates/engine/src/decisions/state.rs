@@ -22,7 +22,7 @@ use crate::{
     },
     locks::{self, Lock, parts::NewGrant},
     record::{self, Malformed, key::ResidentKey},
-    resident,
+    resident::{self, Shrink},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
 };
@@ -49,6 +49,11 @@ const OPEN_BYTES: u64 = resident::tree_slot::<(Position, Open)>()
     + resident::hash_slot::<(Name, Position)>()
     + resident::hash_slot::<(Name, Time)>()
     + TIMER_BYTES;
+
+/// What the first decision takes besides.
+const FIRST_OPEN_BYTES: u64 = resident::first_in_tree::<(Position, Open)>()
+    + resident::first_in_hash::<(Name, Position)>()
+    + resident::first_in_hash::<(Name, Time)>();
 
 /// An open decision, in memory and as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -229,12 +234,13 @@ impl Decisions {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.bytes + self.waiting.resident_bytes()
+        self.bytes + resident::unless_empty(self.open.len(), FIRST_OPEN_BYTES) + self.waiting.resident_bytes()
     }
 
     /// The resident bytes, summed up anew.
     pub(crate) fn recount_bytes(&self) -> u64 {
-        self.open.values().map(Open::resident_bytes).sum::<u64>() + self.waiting.recount_bytes()
+        let open = self.open.values().map(Open::resident_bytes).sum::<u64>();
+        open + resident::unless_empty(self.open.len(), FIRST_OPEN_BYTES) + self.waiting.recount_bytes()
     }
 
     /// The number of decisions that wait.
@@ -262,6 +268,7 @@ impl Decisions {
         let open = self.open.remove(&position)?;
         self.bytes -= open.resident_bytes();
         self.by_id.remove(open.id());
+        self.by_id.shrink();
         turn.timers.cancel(open.timer_key(turn.namespace));
         turn.remove(keys::open(turn.namespace, position));
         Some(open)

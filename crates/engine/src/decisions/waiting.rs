@@ -15,7 +15,8 @@ use crate::{
     ids::NamespaceId,
     ledger,
     leftovers::Leftovers,
-    limiter, locks, resident,
+    limiter, locks,
+    resident::{self, Shrink},
     timers::{Timer, TimerKey, TimerSource},
     turn::{Attempt, CannotRun, Turn},
 };
@@ -59,6 +60,11 @@ fn waiter_bytes(request: &Decide) -> u64 {
         + locks::parts::places_bytes(&request.parts.locks)
 }
 
+/// What the first waiter takes besides. Its id is reserved in the ledger.
+const FIRST_BYTES: u64 = resident::first_in_tree::<(WaitId, Waiter)>()
+    + resident::first_in_hash::<(Name, WaitId)>()
+    + resident::first_in_hash::<(Name, Time)>();
+
 impl Waiting {
     pub(super) fn has(&self, id: &Name) -> bool {
         self.places.contains_key(id)
@@ -69,12 +75,13 @@ impl Waiting {
     }
 
     pub(super) fn resident_bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + resident::unless_empty(self.waiters.len(), FIRST_BYTES)
     }
 
     /// The resident bytes, summed up anew.
     pub(super) fn recount_bytes(&self) -> u64 {
-        self.waiters.values().map(Waiter::resident_bytes).sum()
+        let waiters = self.waiters.values().map(Waiter::resident_bytes).sum::<u64>();
+        waiters + resident::unless_empty(self.waiters.len(), FIRST_BYTES)
     }
 
     /// The requests that wait in a deleted namespace, and the rest of the memory.
@@ -253,6 +260,7 @@ fn leave(
     let waiter = decisions.waiting.waiters.remove(&place)?;
     decisions.waiting.bytes -= waiter.resident_bytes();
     decisions.waiting.places.remove(&waiter.request.operation_id);
+    decisions.waiting.places.shrink();
     turn.timers.cancel(waiter.timer_key(turn.namespace, place));
     locks::parts::leave(families.locks, place, &waiter.request.parts.locks);
     limiter::waiting::leave(families.limiter, place);

@@ -85,7 +85,7 @@ impl Engine {
         // A record without a namespace is left over from a deleted one, and a pending sweep removes it.
         let Some(namespace) = namespace else { return Ok(true) };
         let before: Sizes = namespace.sizes();
-        let Namespace { families, .. } = namespace;
+        let Namespace { families, .. } = &mut **namespace;
         let is_amended = families.amend(key, value, self.meta.time, &mut self.context.timers)?;
         self.context.sizes.change(before, namespace.sizes());
         Ok(is_amended)

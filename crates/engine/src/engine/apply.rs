@@ -16,7 +16,7 @@ use crate::{
     ledger, limiter, locks,
     turn::{Attempt, CannotRun, Slice, Turn, View},
 };
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 impl Engine {
     /// Runs a request. If it returns [`Missing`], the caller must fetch these records and call it again with the same job,
@@ -216,12 +216,12 @@ impl Engine {
         let mut created = None;
         let namespace = match self.namespaces.get_mut(name) {
             Some(namespace) => namespace,
-            None => created.insert(Namespace::new(
+            None => created.insert(Box::new(Namespace::new(
                 NamespaceId(self.meta.next_namespace),
                 name.clone(),
                 self.meta.position_floor,
                 &self.options.quotas,
-            )),
+            ))),
         };
         let result = step(&mut self.context, namespace);
         if let Some(created) = created

@@ -11,6 +11,7 @@ use crate::{
     limiter,
     recent::{RecentWrites, Writes},
     record::NamespaceHead,
+    resident::Shrink,
     timers::{TimerKey, Timers},
     turn::{BatchChanges, Turn},
 };
@@ -189,6 +190,7 @@ impl Context {
         };
         if is_freed {
             self.garbage.pop();
+            self.garbage.shrink();
         }
     }
 }

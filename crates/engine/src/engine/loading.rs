@@ -11,7 +11,7 @@ use crate::{
     },
     sweep::Sweeping,
 };
-use alloc::collections::BTreeMap;
+use alloc::{boxed::Box, collections::BTreeMap};
 use bytes::Bytes;
 use core::fmt;
 use hashbrown::HashMap;
@@ -97,7 +97,7 @@ impl Loading {
         let mut engine = self.engine;
         let Engine { meta, namespaces, context, .. } = &mut engine;
         for namespace in namespaces.values_mut() {
-            let Namespace { id, families, .. } = namespace;
+            let Namespace { id, families, .. } = &mut **namespace;
             families.ledger.finish_load();
             families.limiter.finish_load(meta.time, *id, &mut context.timers);
             families.locks.finish_load(*id, &mut context.timers);
@@ -146,7 +146,7 @@ impl Loading {
     /// All records of the current namespace are loaded.
     fn finish_namespace(&mut self) {
         if let Some(namespace) = self.current.take() {
-            self.engine.namespaces.insert(namespace.head.name.clone(), namespace);
+            self.engine.namespaces.insert(namespace.head.name.clone(), Box::new(namespace));
         }
     }
 }

@@ -27,10 +27,11 @@ use crate::{
     outcome::NamespaceInfo,
     recent::Writes,
     record::{self, key},
+    resident::Shrink,
     sweep::Sweeping,
     timers::{Timer, TimerKey, TimerSource},
 };
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use context::{Context, Garbage};
 use hashbrown::HashMap;
 use namespace::{Families, Namespace};
@@ -45,7 +46,8 @@ pub struct Engine {
     meta: record::ShardMeta,
     /// Whether `meta` is as it was loaded or sealed last.
     is_meta_stored: bool,
-    namespaces: BTreeMap<Name, Namespace>,
+    /// Each in an allocation of its own: a node of the map has room for eleven.
+    namespaces: BTreeMap<Name, Box<Namespace>>,
     names: HashMap<NamespaceId, Name>,
     sweeps: BTreeMap<u64, Sweeping>,
     next_wait: u64,
@@ -117,7 +119,8 @@ impl Engine {
     }
 
     fn extend_holders(&mut self, ready: Time) {
-        for Namespace { id, families, .. } in self.namespaces.values_mut() {
+        for namespace in self.namespaces.values_mut() {
+            let Namespace { id, families, .. } = &mut **namespace;
             families.limiter.apply_grace_period(ready, *id, &mut self.context.timers);
             families.locks.apply_grace_period(ready, *id, &mut self.context.timers);
             let (decisions, mut families) = families.split();
@@ -160,7 +163,7 @@ impl Engine {
 
     /// What a namespace has: what its quotas are compared with.
     pub fn usage(&self, namespace: &Name) -> Option<Sizes> {
-        self.namespaces.get(namespace).map(Namespace::sizes)
+        self.namespaces.get(namespace).map(|namespace| namespace.sizes())
     }
 
     /// The same as [`Engine::usage`], summed up anew from every entry. For tests.
@@ -204,8 +207,9 @@ impl Engine {
         };
         audit::store(&mut self.context.changes, &record);
         self.context.sizes.change(namespace.sizes(), Sizes::default());
-        let Namespace { id, head, families, .. } = namespace;
+        let Namespace { id, head, families, .. } = *namespace;
         self.names.remove(&id);
+        self.names.shrink();
         self.meta.position_floor = self.meta.position_floor.max(head.position);
         self.context.changes.remove(key::namespace(id));
         for range in key::namespace_ranges(id) {
@@ -239,7 +243,7 @@ impl Engine {
     fn list_namespaces(&self, page: &Page<Name>) -> Outcome {
         use core::ops::Bound::{Excluded, Unbounded};
         let range = (page.after.as_ref().map_or(Unbounded, Excluded), Unbounded);
-        let info = |(name, namespace): (&Name, &Namespace)| NamespaceInfo {
+        let info = |(name, namespace): (&Name, &Box<Namespace>)| NamespaceInfo {
             name: name.clone(),
             position: namespace.head.position,
         };
@@ -269,7 +273,7 @@ impl Engine {
         let mut ended = Vec::new();
         for namespace in self.namespaces.values_mut() {
             let before = namespace.sizes();
-            let Namespace { id, families, waits, .. } = namespace;
+            let Namespace { id, families, waits, .. } = &mut **namespace;
             for (wait, until) in families.limiter.end_waits() {
                 let source = TimerSource::Wait(wait);
                 self.context.timers.cancel(TimerKey { due: until, namespace: *id, source });

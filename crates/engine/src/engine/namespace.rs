@@ -12,9 +12,12 @@ use crate::{
     quotas::{QuotaTable, Quotas},
     record::{Malformed, NamespaceHead, key::ResidentKey},
     resident,
-    timers::Timers,
+    timers::{TIMER_BYTES, Timers},
 };
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet},
+};
 
 /// A namespace. One position counter (in `head`) orders the changes of all families.
 #[derive(Debug)]
@@ -61,9 +64,14 @@ impl Namespace {
     }
 }
 
-/// The resident bytes of a namespace without what its families have.
+/// The resident bytes of a namespace without what its families have. Windows have two timers.
 pub(super) fn own_bytes(name: &Name) -> u64 {
-    resident::tree_slot::<(Name, Namespace)>() + resident::hash_slot::<(NamespaceId, Name)>() + name.heap()
+    resident::heap(size_of::<Namespace>())
+        + resident::tree_slot::<(Name, Box<Namespace>)>()
+        + resident::hash_slot::<(NamespaceId, Name)>()
+        + 2 * TIMER_BYTES
+        + limiter::EMPTY_BYTES
+        + name.heap()
 }
 
 /// The replies that are kept, and those that will be kept when requests that wait are answered.

@@ -10,7 +10,7 @@ use crate::{
     effect::{Change, ChangeKind, Event, EventInfo, KeyFrame},
     ids::NamespaceId,
     record::{self, Malformed, key::ResidentKey},
-    resident,
+    resident::{self, Shrink},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
     turn::{BatchChanges, Turn},
 };
@@ -44,6 +44,13 @@ const STREAM_BYTES: u64 = resident::tree_slot::<(Name, Stream)>() + resident::ha
 /// A closed key without the event.
 const KEY_BYTES: u64 =
     resident::tree_slot::<(Position, Key)>() + resident::hash_slot::<(Event, Position)>() + TIMER_BYTES;
+
+/// What the first stream takes besides.
+const FIRST_STREAM_BYTES: u64 =
+    resident::first_in_tree::<(Name, Stream)>() + resident::first_in_hash::<(Position, Name)>();
+/// What the first closed key of a stream takes besides.
+const FIRST_KEY_BYTES: u64 =
+    resident::first_in_tree::<(Position, Key)>() + resident::first_in_hash::<(Event, Position)>();
 
 /// The resident bytes of a stream without its keys.
 pub(super) fn stream_bytes(name: &Name) -> u64 {
@@ -138,6 +145,7 @@ pub(super) fn delete(events: &mut Events, turn: &mut Turn<'_>, name: &Name) -> R
     };
     let made_at = stream.head.made_at;
     events.names.remove(&made_at);
+    events.names.shrink();
     events.tally.bytes -= stream_bytes(name) + stream.key_bytes;
     turn.advance();
     turn.remove(keys::stream(turn.namespace, made_at));
@@ -154,13 +162,17 @@ impl Events {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.tally.bytes
+        self.tally.bytes + resident::unless_empty(self.streams.len(), FIRST_STREAM_BYTES)
     }
 
     /// The resident bytes, summed up anew.
     pub(crate) fn recount_bytes(&self) -> u64 {
-        let keys = |stream: &Stream| stream.keys.values().map(|key| key_bytes(&key.event)).sum::<u64>();
-        self.streams.iter().map(|(name, stream)| stream_bytes(name) + keys(stream)).sum()
+        let keys = |stream: &Stream| {
+            let keys = stream.keys.values().map(|key| key_bytes(&key.event)).sum::<u64>();
+            keys + resident::unless_empty(stream.keys.len(), FIRST_KEY_BYTES)
+        };
+        let streams = self.streams.iter().map(|(name, stream)| stream_bytes(name) + keys(stream));
+        streams.sum::<u64>() + resident::unless_empty(self.streams.len(), FIRST_STREAM_BYTES)
     }
 
     /// Checks that the namespace may have this stream, if there is none, and one more key for the event.
@@ -173,7 +185,7 @@ impl Events {
         let is_new = !self.streams.contains_key(name);
         turn.check_quota(Quota::Streams, self.streams.len(), usize::from(is_new))?;
         let more = if is_new { stream_bytes(name) } else { 0 } + event.map_or(0, key_bytes);
-        turn.check_bytes(self.tally.bytes, more)
+        turn.check_bytes(self.resident_bytes(), more)
     }
 
     pub(super) fn find(&self, name: &Name) -> Result<&Stream, Refusal> {
@@ -206,7 +218,7 @@ impl Events {
 
     /// Writes the after-images of the heads that have changed since the last call.
     pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
-        for made_at in self.tally.changed.drain(..) {
+        for made_at in core::mem::take(&mut self.tally.changed) {
             let stream = self.names.get(&made_at).and_then(|name| self.streams.get_mut(name));
             if let Some(stream) = stream {
                 stream.is_changed = false;
@@ -340,8 +352,9 @@ impl Stream {
 
     /// Inserts a closed key. Returns the one that had the same number, if any.
     pub(super) fn remember(&mut self, tally: &mut Tally, number: Position, key: Key) -> Option<Key> {
-        self.key_bytes += key_bytes(&key.event);
-        tally.bytes += key_bytes(&key.event);
+        let first = resident::unless_empty(usize::from(self.keys.is_empty()), FIRST_KEY_BYTES);
+        self.key_bytes += key_bytes(&key.event) + first;
+        tally.bytes += key_bytes(&key.event) + first;
         self.incubating += usize::from(key.is_incubating);
         self.numbers.insert(key.event.clone(), number);
         self.keys.insert(number, key)
@@ -349,9 +362,11 @@ impl Stream {
 
     pub(super) fn forget(&mut self, turn: &mut Turn<'_>, tally: &mut Tally, number: Position) -> Option<Key> {
         let key = self.keys.remove(&number)?;
-        self.key_bytes -= key_bytes(&key.event);
-        tally.bytes -= key_bytes(&key.event);
+        let first = resident::unless_empty(usize::from(self.keys.is_empty()), FIRST_KEY_BYTES);
+        self.key_bytes -= key_bytes(&key.event) + first;
+        tally.bytes -= key_bytes(&key.event) + first;
         self.numbers.remove(&key.event);
+        self.numbers.shrink();
         self.incubating -= usize::from(key.is_incubating);
         if key.operation.is_none() {
             turn.timers.cancel(key.timer_key(turn.namespace));

@@ -7,7 +7,7 @@ use super::{
     operations::{HeldLimit, Operation},
     state::{Balance, Ledger, limit_bytes},
 };
-use crate::{Name, Position, Time, turn::Turn};
+use crate::{Name, Position, Time, resident::Shrink, turn::Turn};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -103,6 +103,7 @@ pub(crate) fn reserve(ledger: &mut Ledger, operation_id: &Name, expires_at: Time
 /// Ends the reservation of an id.
 pub(crate) fn free(ledger: &mut Ledger, operation_id: &Name) {
     ledger.reserved.remove(operation_id);
+    ledger.reserved.shrink();
 }
 
 /// How the holds of an operation end.

@@ -6,7 +6,7 @@ use crate::{
     ids::NamespaceId,
     leftovers::Leftovers,
     record::{self, Malformed, key::ResidentKey},
-    resident,
+    resident::{self, Shrink},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
     turn::{BatchChanges, Turn},
 };
@@ -38,6 +38,10 @@ const LIMIT_BYTES: u64 = resident::heap(size_of::<Limit>())
     + resident::hash_slot::<(u32, Box<Limit>)>()
     + resident::hash_slot::<(Name, u32)>()
     + resident::tree_slot::<(Name, u32)>();
+/// What the first limit takes besides.
+const FIRST_LIMIT_BYTES: u64 = resident::first_in_hash::<(u32, Box<Limit>)>()
+    + resident::first_in_hash::<(Name, u32)>()
+    + resident::first_in_tree::<(Name, u32)>();
 
 #[derive(Debug)]
 pub(crate) struct Limit {
@@ -236,6 +240,8 @@ impl Ledger {
         self.bytes -= limit.terms.resident_bytes();
         self.by_name.remove(name);
         self.names.remove(name);
+        self.limits.shrink();
+        self.by_name.shrink();
         turn.put(keys::next_limit(turn.namespace), &self.next_number);
         turn.remove(keys::limit(turn.namespace, number));
         if limit.was_held {
@@ -275,12 +281,13 @@ impl Ledger {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + resident::unless_empty(self.limits.len(), FIRST_LIMIT_BYTES)
     }
 
     /// The resident bytes of all limits, summed up anew.
     pub(crate) fn recount_bytes(&self) -> u64 {
-        self.limits.values().map(|limit| limit.terms.resident_bytes()).sum()
+        let limits = self.limits.values().map(|limit| limit.terms.resident_bytes()).sum::<u64>();
+        limits + resident::unless_empty(self.limits.len(), FIRST_LIMIT_BYTES)
     }
 
     /// Adds an open hold, which the decision has checked, and returns the new balance.
@@ -322,7 +329,7 @@ impl Ledger {
 
     /// Writes the after-images of the limits that have changed since the last call.
     pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
-        for number in self.changed.drain(..) {
+        for number in core::mem::take(&mut self.changed) {
             // A limit that has changed may have been deleted since.
             let Some(limit) = self.limits.get_mut(&number) else { continue };
             if core::mem::take(&mut limit.terms_changed) {

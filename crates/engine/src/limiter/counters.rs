@@ -6,7 +6,6 @@ use super::{
     command::Take,
     keys,
     reply::{CounterInfo, Refusal, Reply},
-    resident_bytes::of_counter,
 };
 use crate::{
     answer_size::{AnswerBudget, TooLarge},
@@ -98,8 +97,8 @@ struct StoredCounter {
 pub(crate) struct Counters {
     counters: Slab<KeyValues, Counter>,
     changed: Vec<SlabIndex>,
-    /// The resident bytes of all counters.
-    bytes: u64,
+    /// The resident bytes of all key-values that need memory besides the slab.
+    text_bytes: u64,
 }
 
 impl Counters {
@@ -108,12 +107,13 @@ impl Counters {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.bytes
+        self.text_bytes + self.counters.bytes()
     }
 
     /// The resident bytes, summed up anew.
     pub(crate) fn recount_bytes(&self) -> u64 {
-        self.counters.iter_from(0).map(|(_, key_values, _)| of_counter(key_values)).sum()
+        let texts = self.counters.iter_from(0).map(|(_, key_values, _)| key_values.heap());
+        texts.sum::<u64>() + self.counters.recount_bytes()
     }
 
     pub(crate) fn contains(&self, key_values: &KeyValues) -> bool {
@@ -121,7 +121,7 @@ impl Counters {
     }
 
     fn insert(&mut self, key_values: &KeyValues) -> SlabIndex {
-        self.bytes += of_counter(key_values);
+        self.text_bytes += key_values.heap();
         self.counters.insert(key_values.clone(), Counter::default())
     }
 
@@ -173,7 +173,7 @@ impl Counters {
                 changes.remove(keys::counter(namespace, index));
             }
             self.counters.remove(index);
-            self.bytes -= of_counter(key_values);
+            self.text_bytes -= key_values.heap();
         } else if is_unleased_changed && !counter.is_changed {
             counter.is_changed = true;
             self.changed.push(index);
@@ -183,7 +183,7 @@ impl Counters {
 
     /// Writes the after-images of the counters that have changed since the last call.
     pub(crate) fn flush(&mut self, namespace: NamespaceId, changes: &mut BatchChanges) {
-        for index in self.changed.drain(..) {
+        for index in core::mem::take(&mut self.changed) {
             let Some((key_values, counter)) = self.counters.at_mut(index) else { continue };
             if !core::mem::take(&mut counter.is_changed) {
                 continue;
@@ -206,7 +206,7 @@ impl Counters {
             return Err(Malformed);
         }
         let counter = Counter { unleased, leased: 0, is_changed: false, is_stored: true };
-        self.bytes += of_counter(&key_values);
+        self.text_bytes += key_values.heap();
         self.counters.insert_at(index, key_values, counter);
         Ok(())
     }
@@ -231,7 +231,7 @@ impl Counters {
             (counter.unleased, counter.is_stored) = (unleased, unleased > 0);
             if counter.total() == 0 {
                 self.counters.remove(index);
-                self.bytes -= of_counter(&key_values);
+                self.text_bytes -= key_values.heap();
             }
             if is_same {
                 return Ok(Some(changes));
@@ -242,7 +242,7 @@ impl Counters {
                 return Ok(None);
             }
             let counter = Counter { unleased, leased: 0, is_changed: false, is_stored: true };
-            self.bytes += of_counter(&key_values);
+            self.text_bytes += key_values.heap();
             self.counters.insert_at(index, key_values.clone(), counter);
             changes.push((key_values, i128::from(unleased)));
         }

@@ -4,7 +4,7 @@
 //! again when a shard opens. Windows are stored. A group that is back in its initial state is dropped, so that a rule with one
 //! group per address does not grow without bound.
 
-use super::{keys, resident_bytes::of_group, window::GroupState};
+use super::{keys, window::GroupState};
 use crate::{
     Millis, Position,
     ids::NamespaceId,
@@ -92,13 +92,21 @@ pub(crate) struct Groups {
     write_soon: VecDeque<SlabIndex>,
     /// The number of groups that are windows.
     windows: usize,
-    /// The resident bytes of all groups.
-    bytes: u64,
+    /// The resident bytes of all groups without the slab.
+    entry_bytes: u64,
     /// Where the next slice of the scan for idle groups begins.
     idle_from: SlabIndex,
     /// The number of scans that must still look for groups of removed rules.
     stale_scan_rounds: u8,
 }
+
+/// The resident bytes of a group without its place in the slab.
+fn entry_bytes(values: &KeyValues, state: &GroupState) -> u64 {
+    values.heap() + state.heap()
+}
+
+/// A list of groups to write keeps this much room for the next ones.
+const KEPT_ROOM: usize = 256;
 
 impl Groups {
     pub(crate) fn len(&self) -> usize {
@@ -106,12 +114,13 @@ impl Groups {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.bytes
+        self.entry_bytes + self.groups.bytes()
     }
 
     /// The resident bytes, summed up anew.
     pub(crate) fn recount_bytes(&self) -> u64 {
-        self.groups.iter_from(0).map(|(_, key, group)| of_group(&key.values, &group.state)).sum()
+        let entries = self.groups.iter_from(0).map(|(_, key, group)| entry_bytes(&key.values, &group.state));
+        entries.sum::<u64>() + self.groups.recount_bytes()
     }
 
     /// Whether a scan for idle groups could find any.
@@ -194,7 +203,7 @@ impl Groups {
     /// Inserts a window that does not exist yet.
     pub(crate) fn insert(&mut self, owner: GroupOwner, values: &KeyValues, initial: GroupState) -> SlabIndex {
         self.windows += 1;
-        self.bytes += of_group(values, &initial);
+        self.entry_bytes += entry_bytes(values, &initial);
         let group = Group { state: initial, to_write: WriteWhen::Never, is_stored: false };
         self.groups.insert(GroupKey { owner, values: values.clone() }, group)
     }
@@ -210,9 +219,9 @@ impl Groups {
                 WriteWhen::Never => {}
             }
         }
-        self.bytes -= group.state.heap();
+        self.entry_bytes -= group.state.heap();
         change(&mut group.state);
-        self.bytes += group.state.heap();
+        self.entry_bytes += group.state.heap();
     }
 
     /// Adds to what is in use in a group. The group is created if it does not exist, and dropped if nothing is in use.
@@ -226,7 +235,7 @@ impl Groups {
         match index {
             Some(index) if used == 0 => {
                 if let Some((key, group)) = self.groups.remove(index) {
-                    self.bytes -= of_group(&key.values, &group.state);
+                    self.entry_bytes -= entry_bytes(&key.values, &group.state);
                 }
             }
             Some(index) => {
@@ -238,7 +247,7 @@ impl Groups {
                 let group =
                     Group { state: GroupState::Count(used), to_write: WriteWhen::Never, is_stored: false };
                 let key = GroupKey { owner, values: KeyValues::from_projected(values) };
-                self.bytes += of_group(&key.values, &group.state);
+                self.entry_bytes += entry_bytes(&key.values, &group.state);
                 self.groups.insert(key, group);
             }
         }
@@ -257,7 +266,7 @@ impl Groups {
         match before {
             Some(state) => {
                 let (_, group) = self.groups.at_mut(index).expect("the index was just found");
-                self.bytes = self.bytes + state.heap() - group.state.heap();
+                self.entry_bytes = self.entry_bytes + state.heap() - group.state.heap();
                 group.state = state;
             }
             None => self.remove(index, namespace, changes),
@@ -267,7 +276,7 @@ impl Groups {
     /// Removes a group and its record.
     pub(crate) fn remove(&mut self, index: SlabIndex, namespace: NamespaceId, changes: &mut BatchChanges) {
         if let Some((key, group)) = self.groups.remove(index) {
-            self.bytes -= of_group(&key.values, &group.state);
+            self.entry_bytes -= entry_bytes(&key.values, &group.state);
             self.windows -= usize::from(!matches!(group.state, GroupState::Count(_)));
             if group.is_stored {
                 changes.remove(keys::window(namespace, index));
@@ -303,6 +312,9 @@ impl Groups {
     pub(crate) fn write_some_now(&mut self, limit: usize) {
         let some = limit.min(self.write_soon.len());
         self.write_now.extend(self.write_soon.drain(..some));
+        if self.write_soon.is_empty() {
+            self.write_soon.shrink_to(KEPT_ROOM);
+        }
     }
 
     /// Writes the after-images of the states that must be written now.
@@ -323,8 +335,9 @@ impl Groups {
                 }
             }
         }
-        // The memory is used again.
+        // A little of the memory is used again.
         to_write.clear();
+        to_write.shrink_to(KEPT_ROOM);
         self.write_now = to_write;
     }
 
@@ -335,7 +348,7 @@ impl Groups {
             return Err(Malformed);
         }
         let group = Group { state, to_write: WriteWhen::Never, is_stored: true };
-        self.bytes += of_group(&values, &group.state);
+        self.entry_bytes += entry_bytes(&values, &group.state);
         self.groups.insert_at(index, GroupKey { owner, values }, group);
         self.windows += 1;
         Ok(())
@@ -353,12 +366,12 @@ impl Groups {
             let is_same = |new: &StoredWindow| new.owner == key.owner && new.values == key.values;
             if let Some(new) = new.as_ref().filter(|new| is_same(new)) {
                 let (_, group) = self.groups.at_mut(index).expect("the index was just found");
-                self.bytes = self.bytes + new.state.heap() - group.state.heap();
+                self.entry_bytes = self.entry_bytes + new.state.heap() - group.state.heap();
                 group.state = new.state.clone();
                 return Ok(true);
             }
             if let Some((key, group)) = self.groups.remove(index) {
-                self.bytes -= of_group(&key.values, &group.state);
+                self.entry_bytes -= entry_bytes(&key.values, &group.state);
                 self.windows -= 1;
             }
         }

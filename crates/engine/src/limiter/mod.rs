@@ -53,6 +53,7 @@ pub use reply::{
     Refusal, Reply, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo, SetChanges, SetConflict,
     Usage,
 };
+pub(crate) use resident_bytes::EMPTY_BYTES;
 pub(crate) use state::Limiter;
 pub use state::Sizes;
 pub use terms::{

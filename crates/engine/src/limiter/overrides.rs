@@ -1,7 +1,16 @@
 //! The overrides of a rule, in memory and as they are stored.
 
-use super::{resident_bytes::of_override, terms::NewOverride, window::BucketClock};
-use crate::{Name, Position, Time, key_values::KeyValues, small_bytes::ByteBuffer};
+use super::{
+    resident_bytes::{of_first_override, of_key_set, of_override},
+    terms::NewOverride,
+    window::BucketClock,
+};
+use crate::{
+    Name, Position, Time,
+    key_values::KeyValues,
+    resident::{self, Shrink},
+    small_bytes::ByteBuffer,
+};
 use alloc::{
     boxed::Box,
     collections::{BTreeMap, btree_map},
@@ -52,7 +61,7 @@ pub(crate) struct Overrides {
 }
 
 #[derive(Debug, Clone)]
-struct OverridesByKeys {
+pub(crate) struct OverridesByKeys {
     /// Sorted.
     keys: Vec<Box<str>>,
     names: HashMap<KeyValues, Name>,
@@ -71,6 +80,13 @@ impl Overrides {
 
     pub(crate) fn resident_bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The resident bytes, summed up anew.
+    pub(crate) fn recount_bytes(&self) -> u64 {
+        let overrides = self.by_name.values().map(|item| of_override(&item.stored.terms)).sum::<u64>();
+        let key_sets = self.by_keys.iter().map(|same_keys| of_key_set(&same_keys.keys)).sum::<u64>();
+        overrides + key_sets + resident::unless_empty(self.by_name.len(), of_first_override())
     }
 
     /// The number of distinct sets of keys. At most one override of each applies to an entry of a check.
@@ -156,7 +172,8 @@ impl Overrides {
             match self.by_keys.iter_mut().position(|same_keys| has_keys(&key_values, &same_keys.keys)) {
                 Some(index) => &mut self.by_keys[index],
                 None => {
-                    let keys = key_values.iter().map(|pair| pair.key.into()).collect();
+                    let keys: Vec<Box<str>> = key_values.iter().map(|pair| pair.key.into()).collect();
+                    self.bytes += of_key_set(&keys);
                     self.by_keys.push(OverridesByKeys { keys, names: HashMap::new() });
                     self.by_keys.last_mut().expect("was just pushed")
                 }
@@ -165,6 +182,9 @@ impl Overrides {
         self.ids.insert(item.stored.id, name.clone());
         self.inactive += usize::from(!item.is_active);
         self.bytes += of_override(&item.stored.terms);
+        if self.by_name.is_empty() {
+            self.bytes += of_first_override();
+        }
         self.by_name.insert(name, item);
     }
 
@@ -181,16 +201,23 @@ impl Overrides {
     pub(crate) fn remove(&mut self, name: &Name) -> Option<Override> {
         let item = self.by_name.remove(name)?;
         self.ids.remove(&item.stored.id);
+        self.ids.shrink();
         self.inactive -= usize::from(!item.is_active);
         self.bytes -= of_override(&item.stored.terms);
         let key_values = &item.stored.terms.key_values;
         if let Some(index) = self.by_keys.iter().position(|same_keys| has_keys(key_values, &same_keys.keys)) {
             if self.by_keys[index].names.get(key_values) == Some(name) {
                 self.by_keys[index].names.remove(key_values);
+                self.by_keys[index].names.shrink();
             }
             if self.by_keys[index].names.is_empty() {
+                self.bytes -= of_key_set(&self.by_keys[index].keys);
                 self.by_keys.swap_remove(index);
+                self.by_keys.shrink();
             }
+        }
+        if self.by_name.is_empty() {
+            self.bytes -= of_first_override();
         }
         Some(item)
     }

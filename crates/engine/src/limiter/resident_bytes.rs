@@ -5,8 +5,8 @@ use super::{
     counters::Counter,
     groups::{Group, GroupKey},
     leases::Lease,
-    overrides::Override,
-    rule::{Rule, StoredRule},
+    overrides::{Override, Overrides, OverridesByKeys},
+    rule::{Rule, SortedKeys, StoredRule},
     rule_index::RuleNumber,
     rule_sets::StoredRuleSet,
     terms::{NewOverride, NewRule},
@@ -21,8 +21,19 @@ use crate::{
 };
 use alloc::{boxed::Box, collections::BTreeSet, vec::Vec};
 
+/// A limiter with nothing in it.
+pub(crate) const EMPTY_BYTES: u64 = resident::shared(size_of::<Overrides>());
+/// What the first rule takes besides.
+pub(super) const FIRST_RULE: u64 = resident::first_in_vec::<Option<Rule>>()
+    + resident::first_in_tree::<(Name, RuleNumber)>()
+    + 2 * resident::first_in_hash::<(Position, RuleNumber)>()
+    + resident::first_in_hash::<(KeyValues, Vec<RuleNumber>)>()
+    + resident::first_in_hash::<(Box<[u8]>, Vec<RuleNumber>)>()
+    + resident::first_in_hash::<SortedKeys>()
+    + resident::hash_slot::<SortedKeys>();
 /// A rule without its texts, its conditions and its overrides.
 const RULE: u64 = resident::vec_slot::<Option<Rule>>()
+    + resident::vec_slot::<RuleNumber>()
     + resident::heap(size_of::<StoredRule>())
     + resident::tree_slot::<(Name, RuleNumber)>()
     + 2 * resident::hash_slot::<(Position, RuleNumber)>();
@@ -31,9 +42,16 @@ const ANCHOR: u64 = resident::hash_slot::<(KeyValues, Vec<RuleNumber>)>() + resi
 const OVERRIDE: u64 = resident::tree_slot::<(Name, Override)>()
     + resident::hash_slot::<(Position, Name)>()
     + resident::hash_slot::<(KeyValues, Name)>();
+/// What the first override of a rule takes besides.
+const FIRST_OVERRIDE: u64 =
+    resident::first_in_tree::<(Name, Override)>() + resident::first_in_hash::<(Position, Name)>();
+const KEY_SET: u64 =
+    2 * resident::vec_slot::<OverridesByKeys>() + resident::first_in_hash::<(KeyValues, Name)>();
 const GROUP: u64 = resident::slab_slot::<(GroupKey, Group)>();
 const COUNTER: u64 = resident::slab_slot::<(KeyValues, Counter)>();
 const LEASE: u64 = resident::tree_slot::<(Name, Lease)>() + TIMER_BYTES;
+/// What the first lease takes besides.
+pub(super) const FIRST_LEASE: u64 = resident::first_in_tree::<(Name, Lease)>();
 
 /// A rule without its overrides. A rule of a set is in the list of the set's rules too.
 pub(super) fn of_rule(terms: &NewRule, set: Option<&Name>) -> u64 {
@@ -86,6 +104,17 @@ pub(super) fn of_rule_set(name: &Name) -> u64 {
 
 pub(super) fn of_override(terms: &NewOverride) -> u64 {
     OVERRIDE + terms.name.heap() + terms.key_values.heap()
+}
+
+/// What the first override of a rule takes besides.
+pub(super) fn of_first_override() -> u64 {
+    FIRST_OVERRIDE + resident::shared(size_of::<Overrides>())
+}
+
+/// What the first override with these keys takes besides.
+pub(super) fn of_key_set(keys: &[Box<str>]) -> u64 {
+    let texts = keys.iter().map(|key| resident::heap(key.len())).sum::<u64>();
+    KEY_SET + resident::heap(2 * size_of_val(keys)) + texts
 }
 
 pub(super) fn of_group(values: &KeyValues, state: &GroupState) -> u64 {

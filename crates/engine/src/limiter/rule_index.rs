@@ -8,6 +8,7 @@ use super::rule::Rule;
 use crate::{
     key_values::{KeyValues, OwnedValue, Value},
     leftovers::Leftovers,
+    resident::Shrink,
     selection::Test,
 };
 use alloc::{boxed::Box, vec::Vec};
@@ -68,21 +69,28 @@ impl RuleIndex {
                     for pair in pairs {
                         if let Some(rules) = self.by_pair.get_mut(&pair) {
                             rules.retain(|other| *other != number);
+                            rules.shrink();
                             if rules.is_empty() {
                                 self.by_pair.remove(&pair);
                             }
                         }
                     }
+                    self.by_pair.shrink();
                 }
                 Anchor::Key(key) => {
                     if let Some(rules) = self.by_key.get_mut(&key) {
                         rules.retain(|other| *other != number);
+                        rules.shrink();
                         if rules.is_empty() {
                             self.by_key.remove(&key);
                         }
                     }
+                    self.by_key.shrink();
                 }
-                Anchor::Nothing => self.always.retain(|other| *other != number),
+                Anchor::Nothing => {
+                    self.always.retain(|other| *other != number);
+                    self.always.shrink();
+                }
             }
         }
     }

@@ -2,12 +2,18 @@
 
 use super::{
     overrides::Overrides,
-    resident_bytes::of_override,
+    resident_bytes::FIRST_RULE,
     rule::{Rule, SortedKeys, StoredRule},
     rule_index::{RuleIndex, RuleNumber},
     rule_sets::RuleSets,
 };
-use crate::{Name, Position, key_values::KeyValues, leftovers::Leftovers, small_bytes::ByteBuffer};
+use crate::{
+    Name, Position,
+    key_values::KeyValues,
+    leftovers::Leftovers,
+    resident::{self, Shrink},
+    small_bytes::ByteBuffer,
+};
 use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use core::hint::black_box;
 use hashbrown::{HashMap, HashSet};
@@ -47,13 +53,20 @@ impl Rules {
     }
 
     pub(super) fn resident_bytes(&self) -> u64 {
-        self.bytes + self.sets.resident_bytes()
+        self.bytes + self.container_bytes() + self.sets.resident_bytes()
+    }
+
+    /// What the first rule takes besides, and the room of removed rules: numbers are kept, so the list does not become shorter.
+    fn container_bytes(&self) -> u64 {
+        let room = self.free.len() as u64 * resident::vec_slot::<Option<Rule>>();
+        resident::unless_empty(self.rules.len(), FIRST_RULE) + room
     }
 
     /// The number of overrides and the resident bytes, summed up anew.
     pub(super) fn recount(&self) -> (usize, u64) {
-        self.rules.iter().flatten().fold((0, self.sets.recount_bytes()), |(overrides, bytes), rule| {
-            let own = rule.overrides.iter().map(|(_, item)| of_override(&item.stored.terms)).sum::<u64>();
+        let first = self.container_bytes() + self.sets.recount_bytes();
+        self.rules.iter().flatten().fold((0, first), |(overrides, bytes), rule| {
+            let own = rule.overrides.recount_bytes();
             (overrides + rule.overrides.iter().len(), bytes + rule.own_bytes() + own)
         })
     }
@@ -202,6 +215,7 @@ impl Rules {
         // No other rule has these keys if only the set and `keys` refer to them.
         if Arc::strong_count(&keys) == 2 {
             self.key_sets.remove(&keys);
+            self.key_sets.shrink();
         }
     }
 
@@ -222,6 +236,7 @@ impl Rules {
         self.overrides -= rule.overrides.len();
         self.bytes -= rule.resident_bytes();
         self.by_generation.remove(&rule.stored.generation);
+        self.by_generation.shrink();
         if self.by_name.get(&rule.terms().name) == Some(&number) {
             self.by_name.remove(&rule.terms().name);
             if let Some(set) = &rule.stored.managed_by {
@@ -230,8 +245,12 @@ impl Rules {
         }
         if self.by_id.get(&rule.stored.id) == Some(&number) {
             self.by_id.remove(&rule.stored.id);
+            self.by_id.shrink();
         }
         self.free.push(number);
+        if self.free.len() == self.rules.len() {
+            (self.rules, self.free) = (Vec::new(), Vec::new());
+        }
         if Arc::get_mut(&mut rule.overrides).is_some_and(|overrides| !overrides.is_empty()) {
             self.removed.push(rule);
         }

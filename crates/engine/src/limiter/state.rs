@@ -9,12 +9,13 @@ use super::{
     leases::Lease,
     overrides::{Override, StoredOverride},
     reply::{Refusal, Reply},
+    resident_bytes,
     rule::{Rule, StoredRule},
     rule_index::RuleNumber,
     rule_sets::StoredRuleSet,
     rules::Rules,
     terms::{Limit, Window},
-    waiting::{LeaseWaiter, SlotQueues},
+    waiting::{FIRST_WAITER_BYTES, LeaseWaiter, SlotQueues},
     window::{BucketClock, Meter},
 };
 use crate::{
@@ -22,6 +23,7 @@ use crate::{
     ids::NamespaceId,
     key_values::KeyValues,
     record::{self, Malformed, key::ResidentKey},
+    resident,
     slab::SlabIndex,
     small_bytes::ByteBuffer,
     timers::Timers,
@@ -98,8 +100,15 @@ impl Limiter {
             + self.groups.resident_bytes()
             + self.counters.resident_bytes()
             + self.lease_bytes
+            + self.first_bytes()
             + self.slots.resident_bytes()
             + self.rule_changes.resident_bytes()
+    }
+
+    /// What the first lease and the first one that waits take besides.
+    fn first_bytes(&self) -> u64 {
+        resident::unless_empty(self.leases.len(), resident_bytes::FIRST_LEASE)
+            + resident::unless_empty(self.lease_waiters.len(), FIRST_WAITER_BYTES)
     }
 
     /// The sizes and the resident bytes, summed up anew.
@@ -107,7 +116,7 @@ impl Limiter {
         let (overrides, rules) = self.rules.recount();
         let leases = self.leases.values().map(Lease::resident_bytes).sum::<u64>();
         let counted = rules + self.groups.recount_bytes() + self.counters.recount_bytes() + leases;
-        let waiting = self.recount_waiters() + self.slots.recount_bytes();
+        let waiting = self.recount_waiters() + self.first_bytes() + self.slots.recount_bytes();
         (Sizes { overrides, ..self.sizes() }, counted + waiting + self.rule_changes.recount_bytes())
     }
 

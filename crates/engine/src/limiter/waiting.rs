@@ -21,7 +21,7 @@ use crate::{
     ids::NamespaceId,
     key_values::KeyValues,
     leftovers::Leftovers,
-    resident,
+    resident::{self, Shrink},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource},
     turn::{Attempt, Turn},
 };
@@ -62,10 +62,11 @@ impl Place {
     fn resident_bytes(&self) -> u64 {
         let group = |key: &GroupKey| {
             resident::hash_slot::<(GroupKey, BTreeSet<WaitId>)>()
-                + 2 * resident::heap(64)
+                + resident::small_tree::<WaitId>(1)
                 + 2 * key.values.heap()
         };
-        place_bytes(&self.entries) + self.groups.iter().map(group).sum::<u64>()
+        let groups = resident::heap(self.groups.capacity() * size_of::<GroupKey>());
+        place_bytes(&self.entries) + groups + self.groups.iter().map(group).sum::<u64>()
     }
 }
 
@@ -74,6 +75,10 @@ fn place_bytes(entries: &[Take]) -> u64 {
     let heap = entries.iter().map(|entry| entry.key_values.heap()).sum::<u64>();
     resident::tree_slot::<(WaitId, Place)>() + resident::heap(size_of_val(entries)) + heap
 }
+
+/// What the first place takes besides, and its queue.
+const FIRST_PLACE_BYTES: u64 =
+    resident::first_in_tree::<(WaitId, Place)>() + resident::first_in_hash::<(GroupKey, BTreeSet<WaitId>)>();
 
 impl SlotQueues {
     /// Whether an earlier request than `place` waits in the group.
@@ -98,7 +103,8 @@ impl SlotQueues {
         self.queues.get(&GroupKey { owner: group.owner, values: group.values.clone() })
     }
 
-    fn join(&mut self, place: WaitId, entries: Vec<Take>, groups: Vec<GroupKey>) {
+    fn join(&mut self, place: WaitId, entries: Vec<Take>, mut groups: Vec<GroupKey>) {
+        groups.shrink_to_fit();
         for key in &groups {
             self.queues.entry(key.clone()).or_default().insert(place);
         }
@@ -121,15 +127,17 @@ impl SlotQueues {
                 self.queues.remove(&key);
             }
         }
+        self.queues.shrink();
     }
 
     pub(super) fn resident_bytes(&self) -> u64 {
-        self.bytes
+        self.bytes + resident::unless_empty(self.places.len(), FIRST_PLACE_BYTES)
     }
 
     /// The resident bytes, summed up anew.
     pub(super) fn recount_bytes(&self) -> u64 {
-        self.places.values().map(Place::resident_bytes).sum()
+        let places = self.places.values().map(Place::resident_bytes).sum::<u64>();
+        places + resident::unless_empty(self.places.len(), FIRST_PLACE_BYTES)
     }
 
     pub(super) fn into_leftovers(self) -> Leftovers {
@@ -186,6 +194,10 @@ fn waiter_bytes(new: &NewLease) -> u64 {
         + new.owner.as_ref().map_or(0, Name::heap)
         + new.key_values.heap()
 }
+
+/// What the first lease that waits takes besides.
+pub(super) const FIRST_WAITER_BYTES: u64 =
+    resident::first_in_tree::<(WaitId, LeaseWaiter)>() + resident::first_in_hash::<(Name, WaitId)>();
 
 /// A lease that cannot be had now.
 struct Refused {
@@ -315,6 +327,7 @@ pub(super) fn abandon(limiter: &mut Limiter, turn: &mut Turn<'_>, id: &Name, max
 fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, wait: WaitId, result: Result<Reply, Refusal>) {
     let Some(waiter) = limiter.lease_waiters.remove(&wait) else { return };
     limiter.lease_waits.remove(&waiter.new.id);
+    limiter.lease_waits.shrink();
     limiter.lease_bytes -= waiter_bytes(&waiter.new);
     turn.timers.cancel(waiter.timer_key(turn.namespace, wait));
     limiter.slots.leave(wait);
@@ -379,7 +392,7 @@ impl Limiter {
     /// Removes all waiting leases, without replies.
     pub(crate) fn end_waits(&mut self) -> Vec<(WaitId, Time)> {
         let waiters = core::mem::take(&mut self.lease_waiters);
-        self.lease_waits.clear();
+        self.lease_waits = HashMap::new();
         let mut ended = Vec::with_capacity(waiters.len());
         for (wait, waiter) in waiters {
             self.lease_bytes -= waiter_bytes(&waiter.new);

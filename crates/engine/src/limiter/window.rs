@@ -445,9 +445,10 @@ impl GroupState {
     /// The memory that the state takes besides this value.
     pub(crate) fn heap(&self) -> u64 {
         match self {
-            GroupState::Sliding(entries) => resident::heap(size_of_val(&entries[..])),
+            GroupState::Sliding(entries) => resident::heap(entries.capacity() * size_of::<(Time, u64)>()),
             GroupState::Bucket { order: Some(order), .. } => {
-                resident::heap(size_of_val(&**order)) + resident::heap(size_of_val(&order.refunds[..]))
+                resident::heap(size_of_val(&**order))
+                    + resident::heap(order.refunds.capacity() * size_of::<(u128, u128)>())
             }
             GroupState::Count(_) | GroupState::Fixed { .. } | GroupState::Bucket { order: None, .. } => 0,
         }

@@ -28,6 +28,10 @@ pub(super) enum Listeners {
     Unknown,
 }
 
+/// What the first of them take besides.
+pub(super) const FIRST_LISTENERS_BYTES: u64 =
+    resident::first_in_tree::<(Position, Listeners)>() + resident::first_in_tree::<(Name, Position)>();
+
 impl Listeners {
     pub(super) fn resident_bytes(&self) -> u64 {
         let names = match self {

@@ -3,7 +3,7 @@
 use super::{
     command::{Acquire, Lock, Mode},
     keys,
-    listeners::Listeners,
+    listeners::{FIRST_LISTENERS_BYTES, Listeners},
     queue::Queue,
     reply::{Blocked, GrantInfo, Holder, Refusal, Reply},
 };
@@ -13,7 +13,7 @@ use crate::{
     key_values::KeyValues,
     leftovers::Leftovers,
     record::{self, Malformed, key::ResidentKey},
-    resident,
+    resident::{self, Shrink},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
     turn::Turn,
 };
@@ -59,6 +59,14 @@ const GRANT_BYTES: u64 =
 /// A waiter without its locks and texts.
 const WAITER_BYTES: u64 =
     resident::tree_slot::<(WaitId, Waiter)>() + resident::hash_slot::<(Name, WaitId)>() + TIMER_BYTES;
+
+/// What the first grant takes besides.
+const FIRST_GRANT_BYTES: u64 =
+    resident::first_in_tree::<(Position, Grant)>() + resident::first_in_hash::<(Name, Position)>();
+/// What the first waiter takes besides.
+const FIRST_WAITER_BYTES: u64 =
+    resident::first_in_tree::<(WaitId, Waiter)>() + resident::first_in_hash::<(Name, WaitId)>();
+const FIRST_QUEUE_BYTES: u64 = resident::first_in_hash::<(KeyValues, Queue)>();
 
 /// The resident bytes of the locks and texts of a grant or waiter. `place` is what each lock takes in its queue.
 fn parts_bytes(id: &Name, session: &Name, owner: Option<&Name>, locks: &[Lock], place: u64) -> u64 {
@@ -153,7 +161,16 @@ impl Locks {
     }
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        self.bytes + self.queues.len() as u64 * QUEUE_BYTES
+        self.bytes + self.container_bytes()
+    }
+
+    /// The resident bytes of the queues, and what the first entries of the containers take besides.
+    fn container_bytes(&self) -> u64 {
+        self.queues.len() as u64 * QUEUE_BYTES
+            + resident::unless_empty(self.queues.len(), FIRST_QUEUE_BYTES)
+            + resident::unless_empty(self.grants.len(), FIRST_GRANT_BYTES)
+            + resident::unless_empty(self.waiters.len(), FIRST_WAITER_BYTES)
+            + resident::unless_empty(self.listeners.len(), FIRST_LISTENERS_BYTES)
     }
 
     /// The resident bytes, summed up anew.
@@ -161,7 +178,7 @@ impl Locks {
         let grants = self.grants.values().map(Grant::resident_bytes).sum::<u64>();
         let waiters = self.waiters.values().map(|waiter| waiter.wanted.waiter_bytes()).sum::<u64>();
         let listeners = self.listeners.values().map(Listeners::resident_bytes).sum::<u64>();
-        grants + waiters + listeners + self.queues.len() as u64 * QUEUE_BYTES
+        grants + waiters + listeners + self.container_bytes()
     }
 
     /// Checks that the namespace may have one more grant.
@@ -250,6 +267,7 @@ impl Locks {
         let grant = self.grants.remove(&token)?;
         self.bytes -= grant.resident_bytes();
         self.tokens.remove(&grant.id);
+        self.tokens.shrink();
         self.change_queues(&grant.locks, |queue| queue.release(token));
         Some(grant)
     }
@@ -277,6 +295,7 @@ impl Locks {
         let waiter = self.waiters.remove(&wait)?;
         self.bytes -= waiter.wanted.waiter_bytes();
         self.waits.remove(&waiter.wanted.id);
+        self.waits.shrink();
         turn.timers.cancel(waiter.timer_key(turn.namespace));
         self.change_queues(&waiter.wanted.locks, |queue| queue.leave(wait));
         Some(waiter)
@@ -335,6 +354,7 @@ impl Locks {
                 }
             }
         }
+        self.queues.shrink();
     }
 
     pub(super) fn info(&self, now: Time, grant: &Grant) -> GrantInfo {
@@ -373,7 +393,7 @@ impl Locks {
 
     /// Removes all waiting requests, without replies.
     pub(crate) fn end_waits(&mut self) -> Vec<Waiter> {
-        self.waits.clear();
+        self.waits = HashMap::new();
         let waiters = core::mem::take(&mut self.waiters);
         for (wait, waiter) in &waiters {
             self.bytes -= waiter.wanted.waiter_bytes();

@@ -4,19 +4,42 @@
 //! moves at most the entries of one table.
 
 use super::SlabIndex;
+use crate::resident::Shrink;
 use alloc::vec::Vec;
 
 /// The average number of entries of a table at which another table is added.
 pub(super) const TABLE_LOAD: usize = 1 << 12;
+/// The number of slots with which a table begins.
+const FIRST_SLOTS: usize = 4;
+/// The average memory of a table, if there are several.
+const TABLE_BYTES: usize = 2 * TABLE_LOAD * size_of::<(u32, SlabIndex)>();
 
 /// Slab indexes by hash.
 #[derive(Debug, Default)]
 pub(super) struct HashIndex {
     tables: Vec<Table>,
     len: usize,
+    /// See [`HashIndex::recount_bytes`].
+    bytes: usize,
 }
 
 impl HashIndex {
+    /// The memory of the tables. If there are several, how large each of them is depends on random hashes, so this is their
+    /// average: the same entries must always count the same.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The same, summed up anew.
+    pub(super) fn recount_bytes(&self) -> usize {
+        let slots = match &self.tables[..] {
+            [] => 0,
+            [table] => table.slots.capacity() * size_of::<(u32, SlabIndex)>(),
+            tables => tables.len() * TABLE_BYTES,
+        };
+        self.tables.capacity() * size_of::<Table>() + slots
+    }
+
     pub(super) fn len(&self) -> usize {
         self.len
     }
@@ -37,14 +60,18 @@ impl HashIndex {
             self.split();
         }
         self.len += 1;
-        self.put(hash, index);
+        if self.put(hash, index) {
+            self.bytes = self.recount_bytes();
+        }
     }
 
     pub(super) fn remove(&mut self, hash: u32, index: SlabIndex) {
         let table = table_of(hash, self.tables.len());
         self.tables[table].remove(hash, index);
         self.len -= 1;
-        if self.tables.len() > 1 && self.len < (self.tables.len() - 1) * TABLE_LOAD / 4 {
+        if self.len == 0 {
+            *self = HashIndex::default();
+        } else if self.tables.len() > 1 && self.len < (self.tables.len() - 1) * TABLE_LOAD / 4 {
             self.merge();
         }
     }
@@ -54,14 +81,19 @@ impl HashIndex {
         self.tables.pop().is_some()
     }
 
-    fn put(&mut self, hash: u32, index: SlabIndex) {
+    /// Returns whether the table has grown.
+    fn put(&mut self, hash: u32, index: SlabIndex) -> bool {
         let table = table_of(hash, self.tables.len());
-        self.tables[table].insert(hash, index);
+        self.tables[table].insert(hash, index)
     }
 
     /// Adds a table, and moves a part of one other table into it.
     fn split(&mut self) {
         let new = self.tables.len();
+        if new == 0 {
+            // Most indexes need no second table.
+            self.tables.reserve_exact(1);
+        }
         self.tables.push(Table::default());
         if new > 0 {
             let old = core::mem::take(&mut self.tables[source_of(new)]);
@@ -70,14 +102,21 @@ impl HashIndex {
             for table in [source_of(new), new] {
                 self.tables[table].slots.resize(old.slots.len() / 2, FREE);
             }
-            old.entries().for_each(|(hash, index)| self.put(hash, index));
+            for (hash, index) in old.entries() {
+                self.put(hash, index);
+            }
         }
+        self.bytes = self.recount_bytes();
     }
 
     /// Removes the last table, and moves its entries back to the table from which it was split.
     fn merge(&mut self) {
         let last = self.tables.pop().expect("there are several tables");
-        last.entries().for_each(|(hash, index)| self.put(hash, index));
+        for (hash, index) in last.entries() {
+            self.put(hash, index);
+        }
+        self.tables.shrink();
+        self.bytes = self.recount_bytes();
     }
 }
 
@@ -112,14 +151,18 @@ impl Table {
         Some(self.slots[slot].1)
     }
 
-    fn insert(&mut self, hash: u32, index: SlabIndex) {
-        if self.len * 4 >= self.slots.len() * 3 {
-            let old = core::mem::take(&mut self.slots);
-            self.slots.resize((old.len() * 2).max(16), FREE);
+    /// Returns whether the table has grown.
+    fn insert(&mut self, hash: u32, index: SlabIndex) -> bool {
+        let has_grown = self.len * 4 >= self.slots.len() * 3;
+        if has_grown {
+            let slots = (self.slots.len() * 2).max(FIRST_SLOTS);
+            let old = core::mem::replace(&mut self.slots, Vec::with_capacity(slots));
+            self.slots.resize(slots, FREE);
             old.into_iter().filter(|slot| *slot != FREE).for_each(|(hash, index)| self.put(hash, index));
         }
         self.len += 1;
         self.put(hash, index);
+        has_grown
     }
 
     fn put(&mut self, hash: u32, index: SlabIndex) {

@@ -3,9 +3,13 @@
 //! A plain hash map that grows moves all its entries, and a plain vector copies them: with five million groups that would
 //! delay every request of the shard. Here entries are stored in chunks of fixed size, and the hash index over them consists
 //! of many small tables, one of which is split whenever there are too many entries (`hash_index`).
+//!
+//! A namespace may have few entries, so the first chunk begins small and doubles until it has its full size. A slab without
+//! entries takes no memory.
 
 mod hash_index;
 
+use crate::resident::Shrink;
 use alloc::vec::Vec;
 use core::hash::{BuildHasher, Hash};
 use hash_index::HashIndex;
@@ -13,6 +17,8 @@ use hashbrown::{DefaultHashBuilder, Equivalent};
 
 /// The number of slots of a chunk.
 const CHUNK: usize = 1 << 10;
+/// The number of slots with which the first chunk begins.
+const FIRST_SLOTS: usize = 4;
 
 /// Identifies an entry while it exists. The index of a removed entry is used again.
 pub(crate) type SlabIndex = u32;
@@ -25,6 +31,8 @@ pub(crate) struct Slab<K, T> {
     open_chunks: Vec<u32>,
     by_hash: HashIndex,
     hasher: DefaultHashBuilder,
+    /// The memory of the chunks.
+    chunk_bytes: usize,
 }
 
 /// The entries with consecutive indexes. An empty chunk takes no memory for slots.
@@ -42,6 +50,18 @@ impl<K, T> Chunk<K, T> {
     fn open() -> Self {
         Chunk { slots: Vec::new(), free: Vec::new(), used: 0, is_open: true }
     }
+
+    fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<(K, T)>>() + self.free.capacity() * size_of::<u16>()
+    }
+
+    /// Makes room for so many slots.
+    fn reserve(&mut self, slots: usize, is_first: bool) {
+        if slots > self.slots.capacity() {
+            let room = if is_first { slots.next_power_of_two().max(FIRST_SLOTS) } else { CHUNK };
+            self.slots.reserve_exact(room - self.slots.len());
+        }
+    }
 }
 
 impl<K, T> Default for Slab<K, T> {
@@ -51,11 +71,27 @@ impl<K, T> Default for Slab<K, T> {
             open_chunks: Vec::new(),
             by_hash: HashIndex::default(),
             hasher: DefaultHashBuilder::default(),
+            chunk_bytes: 0,
         }
     }
 }
 
 impl<K: Hash + Eq, T> Slab<K, T> {
+    /// The memory that the slab takes, without what keys and values refer to.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.chunk_bytes + self.by_hash.bytes()) as u64
+    }
+
+    /// The same, summed up anew.
+    pub(crate) fn recount_bytes(&self) -> u64 {
+        let chunks = self.chunks.iter().map(Chunk::bytes).sum::<usize>();
+        (chunks + self.list_bytes() + self.by_hash.recount_bytes()) as u64
+    }
+
+    fn list_bytes(&self) -> usize {
+        self.chunks.capacity() * size_of::<Chunk<K, T>>() + self.open_chunks.capacity() * size_of::<u32>()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_hash.len()
     }
@@ -107,8 +143,10 @@ impl<K: Hash + Eq, T> Slab<K, T> {
         let slot = match chunk.free.pop() {
             Some(slot) => usize::from(slot),
             None => {
-                if chunk.slots.capacity() == 0 {
-                    chunk.slots.reserve_exact(CHUNK);
+                if chunk.slots.len() == chunk.slots.capacity() {
+                    self.chunk_bytes -= chunk.bytes();
+                    chunk.reserve(chunk.slots.len() + 1, number == 0);
+                    self.chunk_bytes += chunk.bytes();
                 }
                 chunk.slots.push(None);
                 chunk.slots.len() - 1
@@ -134,6 +172,8 @@ impl<K: Hash + Eq, T> Slab<K, T> {
             self.push_chunk();
         }
         let chunk = &mut self.chunks[number];
+        self.chunk_bytes -= chunk.bytes();
+        chunk.reserve(slot + 1, number == 0);
         if slot < chunk.slots.len() {
             chunk.free.retain(|free| usize::from(*free) != slot);
         }
@@ -143,6 +183,7 @@ impl<K: Hash + Eq, T> Slab<K, T> {
             }
             chunk.slots.push(None);
         }
+        self.chunk_bytes += chunk.bytes();
         assert!(chunk.slots[slot].is_none(), "the index is free");
         chunk.slots[slot] = Some((key, value));
         chunk.used += 1;
@@ -154,8 +195,15 @@ impl<K: Hash + Eq, T> Slab<K, T> {
     }
 
     fn push_chunk(&mut self) {
+        self.chunk_bytes -= self.list_bytes();
+        if self.chunks.is_empty() {
+            // Most slabs need no second chunk.
+            self.chunks.reserve_exact(1);
+            self.open_chunks.reserve_exact(1);
+        }
         self.open_chunks.push(self.chunks.len() as u32);
         self.chunks.push(Chunk::open());
+        self.chunk_bytes += self.list_bytes();
     }
 
     pub(crate) fn remove(&mut self, index: SlabIndex) -> Option<(K, T)> {
@@ -163,20 +211,32 @@ impl<K: Hash + Eq, T> Slab<K, T> {
         let chunk = self.chunks.get_mut(number)?;
         let (key, value) = chunk.slots.get_mut(slot)?.take()?;
         chunk.used -= 1;
-        chunk.free.push(slot as u16);
-        if chunk.used == 0 {
-            (chunk.slots, chunk.free) = (Vec::new(), Vec::new());
+        self.by_hash.remove(self.hasher.hash_one(&key) as u32, index);
+        self.chunk_bytes -= chunk.bytes();
+        match chunk.used {
+            0 => (chunk.slots, chunk.free) = (Vec::new(), Vec::new()),
+            _ => chunk.free.push(slot as u16),
         }
-        if !chunk.is_open {
-            chunk.is_open = true;
+        self.chunk_bytes += chunk.bytes();
+        if !core::mem::replace(&mut chunk.is_open, true) {
+            self.chunk_bytes -= self.list_bytes();
             self.open_chunks.push(number as u32);
+            self.chunk_bytes += self.list_bytes();
         }
-        while self.chunks.last().is_some_and(|chunk| chunk.used == 0) {
-            self.chunks.pop();
-            self.open_chunks.retain(|open| (*open as usize) < self.chunks.len());
+        if self.chunks.last().is_some_and(|chunk| chunk.used == 0) {
+            self.pop_chunks();
         }
-        self.by_hash.remove(self.hash(&key), index);
         Some((key, value))
+    }
+
+    /// Removes the empty chunks at the end.
+    fn pop_chunks(&mut self) {
+        self.chunk_bytes -= self.list_bytes();
+        while self.chunks.pop_if(|chunk| chunk.used == 0).is_some() {}
+        self.open_chunks.retain(|open| (*open as usize) < self.chunks.len());
+        self.chunks.shrink();
+        self.open_chunks.shrink();
+        self.chunk_bytes += self.list_bytes();
     }
 
     /// The entries from index `from` on, by index.
@@ -240,11 +300,26 @@ mod tests {
             assert!(slab.remove(indexes[key as usize]).is_some());
         }
         // All memory of the entries is freed.
-        assert_eq!((slab.len(), slab.by_hash.tables()), (0, 1));
+        assert_eq!((slab.len(), slab.by_hash.tables(), slab.bytes()), (0, 0, 0));
         assert!(slab.chunks.is_empty() && slab.open_chunks.is_empty());
         assert_eq!(slab.iter_from(0).count(), 0);
         slab.insert(7, 7);
         assert!(slab.find(&7).is_some());
+    }
+
+    #[test]
+    fn few_entries_take_little_memory() {
+        let mut slab: Slab<u64, u64> = Slab::default();
+        assert_eq!(slab.bytes(), 0);
+        slab.insert(0, 0);
+        assert!(slab.bytes() < 300, "{}", slab.bytes());
+        // Never more than twice what the entries need, beyond the first few.
+        for key in 1..5_000 {
+            slab.insert(key, key);
+            let needed = (key + 1) * (size_of::<Option<(u64, u64)>>() as u64 + 12);
+            assert!(slab.bytes() < 2 * needed + 300, "{} bytes for {key}", slab.bytes());
+            assert_eq!(slab.bytes(), slab.recount_bytes());
+        }
     }
 
     #[test]
@@ -295,6 +370,7 @@ mod tests {
                     _ => {}
                 }
                 prop_assert_eq!(slab.find(&key), plain.get(&key).map(|(index, _)| *index));
+                prop_assert_eq!(slab.bytes(), slab.recount_bytes());
             }
             let keys: Vec<u16> = (0..40).collect();
             for key in keys {
