@@ -7,7 +7,9 @@ use limina_engine::{
     ReadResult, Request, Time, WaitId,
     decisions::{self, Decide, PartCheck, Parts},
     key_values::Value,
-    limiter::{self, Change, Limit, NewLease, NewRule, RuleChange, RulePatch},
+    limiter::{
+        self, Change, Limit, NewLease, NewOverride, NewRule, OverridePatch, RuleChange, RulePatch, Window,
+    },
     locks::{self, Acquire, Lock, Mode},
     selection::Selection,
 };
@@ -15,15 +17,15 @@ use limina_sim::random::Random;
 use std::collections::BTreeMap;
 
 const DAY: Millis = Millis(86_400_000);
-/// Each queue has this limit at first; all queues together have the second one.
-const LIMITS: (u64, u64) = (2, 3);
+/// The span of a window.
+const SPAN: u64 = 50;
 
-/// What a request wants: so many slots in queues, and locks.
+/// What a request wants: what its checks take, and locks.
 #[derive(Debug, Clone, PartialEq)]
 struct Wanted {
     kind: Kind,
     id: String,
-    slots: Vec<(i64, u64)>,
+    checks: Vec<Wish>,
     locks: Vec<(i64, bool)>,
     wait: u64,
 }
@@ -33,6 +35,54 @@ enum Kind {
     Lease,
     Lock,
     Decision,
+}
+
+/// What one check is about.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Wish {
+    queue: Option<i64>,
+    /// Whether an override applies to it, if it is about the queue [`OVERRIDDEN`].
+    is_special: bool,
+    rate: Option<i64>,
+    hits: u64,
+}
+
+/// The queue of which some checks are under an override.
+const OVERRIDDEN: i64 = 1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Group {
+    /// All checks together.
+    All,
+    Queue(i64),
+    /// The override.
+    Special,
+    /// A window.
+    Rate(i64),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    all: u64,
+    queue: u64,
+    special: u64,
+    rate: u64,
+}
+
+const LIMITS: Limits = Limits { all: 5, queue: 2, special: 2, rate: 3 };
+
+impl Wish {
+    /// The groups in which the check counts, and whether the limit of each applies to it.
+    fn groups(&self) -> Vec<(Group, bool)> {
+        let mut groups = vec![(Group::All, true)];
+        if let Some(queue) = self.queue {
+            let is_overridden = self.is_special && queue == OVERRIDDEN;
+            groups.push((Group::Queue(queue), !is_overridden));
+            groups.extend(is_overridden.then_some((Group::Special, true)));
+        }
+        groups.extend(self.rate.map(|rate| (Group::Rate(rate), true)));
+        groups
+    }
 }
 
 /// How a request ends.
@@ -45,57 +95,130 @@ enum Told {
     Waits,
 }
 
-#[derive(Debug, Default)]
+/// What stands in the way of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Obstacles {
+    /// A lock, or a limit without a window.
+    is_blocked: bool,
+    /// A window.
+    is_limited: bool,
+}
+
+#[derive(Debug)]
 struct Model {
-    limits: (u64, u64),
+    limits: Limits,
+    now: u64,
     holders: Vec<Wanted>,
+    /// What windows have let pass: when, which, and how much.
+    passed: Vec<(u64, Group, u64)>,
     /// In the order of arrival, each with the number of the step that is answered, and when its wait ends.
     waiters: Vec<(Wanted, usize, u64)>,
     told: Vec<(usize, Told)>,
 }
 
 impl Model {
-    /// What the request takes from each group. `None` is the group of all queues.
-    fn groups(wanted: &Wanted) -> BTreeMap<Option<i64>, u64> {
-        let mut groups = BTreeMap::new();
-        // What takes nothing waits for nothing.
-        for (queue, hits) in wanted.slots.iter().filter(|(_, hits)| *hits > 0) {
-            *groups.entry(Some(*queue)).or_default() += hits;
-            *groups.entry(None).or_default() += hits;
+    fn new(now: u64) -> Model {
+        let (holders, passed, waiters, told) = Default::default();
+        Model { limits: LIMITS, now, holders, passed, waiters, told }
+    }
+
+    fn limit(&self, group: Group) -> u64 {
+        match group {
+            Group::All => self.limits.all,
+            Group::Queue(_) => self.limits.queue,
+            Group::Special => self.limits.special,
+            Group::Rate(_) => self.limits.rate,
         }
-        groups
     }
 
-    fn limit(&self, group: Option<i64>) -> u64 {
-        if group.is_some() { self.limits.0 } else { self.limits.1 }
+    /// What a request counts for in a group.
+    fn counted(wanted: &Wanted, group: Group) -> u64 {
+        let counts = |wish: &&Wish| wish.groups().iter().any(|(other, _)| *other == group);
+        wanted.checks.iter().filter(counts).map(|wish| wish.hits).sum()
     }
 
+    fn used(&self, group: Group) -> u64 {
+        let is_current = |at: u64| at / SPAN == self.now / SPAN;
+        match group {
+            Group::Rate(_) => self
+                .passed
+                .iter()
+                .filter(|(at, other, _)| *other == group && is_current(*at))
+                .map(|(_, _, hits)| hits)
+                .sum(),
+            _ => self.holders.iter().map(|holder| Model::counted(holder, group)).sum(),
+        }
+    }
+
+    /// Whether the request waits in the queue of a group. What takes nothing waits for nothing.
+    fn stands_in(wanted: &Wanted, group: Group) -> bool {
+        let takes = wanted.checks.iter().filter(|wish| wish.hits > 0);
+        takes.flat_map(Wish::groups).any(|(other, is_limit)| is_limit && other == group)
+    }
+
+    /// Asks the limits. The checks are asked in order, and each counts for those behind it, unless a window refuses it: then the
+    /// request is refused whatever the others say, as soon as nothing blocks it.
+    fn ask_limits(
+        &self,
+        wanted: &Wanted,
+        used: impl Fn(Group) -> u64,
+        is_behind: impl Fn(Group) -> bool,
+    ) -> Obstacles {
+        let mut sums: BTreeMap<Group, u64> = BTreeMap::new();
+        let mut obstacles = Obstacles { is_blocked: false, is_limited: false };
+        for wish in wanted.checks.iter().filter(|wish| wish.hits > 0) {
+            let mut after = sums.clone();
+            let mut is_limited = false;
+            for (group, is_limit) in wish.groups() {
+                let sum = after.entry(group).or_insert_with(|| used(group));
+                *sum += wish.hits;
+                let is_over = is_limit && *sum > self.limit(group);
+                match group {
+                    Group::Rate(_) => is_limited |= is_over,
+                    _ => obstacles.is_blocked |= is_over || (is_limit && is_behind(group)),
+                }
+            }
+            obstacles.is_limited |= is_limited;
+            if !is_limited {
+                sums = after;
+            }
+        }
+        obstacles
+    }
+
+    /// Whether the limits would let the request pass if nothing were in use.
     fn is_possible(&self, wanted: &Wanted) -> bool {
-        Model::groups(wanted).iter().all(|(group, hits)| *hits <= self.limit(*group))
+        self.ask_limits(wanted, |_| 0, |_| false) == Obstacles { is_blocked: false, is_limited: false }
     }
 
-    /// Whether the request can have all of it, if only the first `earlier` of the waiting requests came before it.
-    fn is_free(&self, wanted: &Wanted, earlier: usize) -> bool {
-        let earlier = || self.waiters[..earlier].iter().map(|(waiter, ..)| waiter);
+    fn is_locked(&self, wanted: &Wanted, earlier: usize) -> bool {
         let is_locked = |lock: &(i64, bool)| {
             let conflicts = |other: &Wanted| {
                 other.locks.iter().any(|(key, shared)| *key == lock.0 && !(*shared && lock.1))
             };
-            self.holders.iter().chain(earlier()).any(conflicts)
+            let earlier = self.waiters[..earlier].iter().map(|(waiter, ..)| waiter);
+            self.holders.iter().chain(earlier).any(conflicts)
         };
-        let is_full = |(group, hits): (&Option<i64>, &u64)| {
-            let used: u64 = self
-                .holders
-                .iter()
-                .map(|holder| Model::groups(holder).get(group).copied().unwrap_or(0))
-                .sum();
-            used + hits > self.limit(*group)
-                || earlier().any(|waiter| Model::groups(waiter).contains_key(group))
-        };
-        !wanted.locks.iter().any(is_locked) && !Model::groups(wanted).iter().any(is_full)
+        wanted.locks.iter().any(is_locked)
     }
 
-    fn ask(&mut self, step: usize, now: u64, wanted: Wanted) -> Told {
+    /// What stands in the way of a request if only the first `earlier` of the waiting requests came before it.
+    fn obstacles(&self, wanted: &Wanted, earlier: usize) -> Obstacles {
+        let is_behind =
+            |group: Group| self.waiters[..earlier].iter().any(|(waiter, ..)| Model::stands_in(waiter, group));
+        let mut obstacles = self.ask_limits(wanted, |group| self.used(group), is_behind);
+        obstacles.is_blocked |= self.is_locked(wanted, earlier);
+        obstacles
+    }
+
+    fn hold(&mut self, wanted: Wanted) {
+        for wish in &wanted.checks {
+            self.passed.extend(wish.rate.map(|rate| (self.now, Group::Rate(rate), wish.hits)));
+        }
+        self.holders.push(wanted);
+    }
+
+    fn ask(&mut self, step: usize, wanted: Wanted) -> Told {
         if let Some(place) = self.waiters.iter().position(|(waiter, ..)| waiter.id == wanted.id) {
             let (_, earlier, _) = self.waiters[place];
             self.told.push((earlier, Told::Replaced));
@@ -104,19 +227,23 @@ impl Model {
                 self.grant();
                 return Told::Refused;
             }
-            self.waiters[place] = (wanted.clone(), step, now + wanted.wait);
+            self.waiters[place] = (wanted.clone(), step, self.now + wanted.wait);
             return Told::Waits;
         }
-        if self.is_free(&wanted, self.waiters.len()) {
-            self.holders.push(wanted);
-            return Told::Granted;
+        match self.obstacles(&wanted, self.waiters.len()) {
+            Obstacles { is_blocked: false, is_limited: false } => {
+                self.hold(wanted);
+                Told::Granted
+            }
+            Obstacles { is_blocked: true, is_limited: false }
+                if wanted.wait > 0 && self.is_possible(&wanted) =>
+            {
+                let until = self.now + wanted.wait;
+                self.waiters.push((wanted, step, until));
+                Told::Waits
+            }
+            _ => Told::Refused,
         }
-        if wanted.wait == 0 || !self.is_possible(&wanted) {
-            return Told::Refused;
-        }
-        let until = now + wanted.wait;
-        self.waiters.push((wanted, step, until));
-        Told::Waits
     }
 
     /// The request stops waiting, or what it holds is free again.
@@ -132,6 +259,7 @@ impl Model {
     }
 
     fn pass(&mut self, now: u64) {
+        self.now = now;
         loop {
             let due = (0..self.waiters.len()).filter(|place| self.waiters[*place].2 <= now);
             let Some(place) = due.min_by_key(|place| (self.waiters[*place].2, *place)) else { return };
@@ -141,19 +269,21 @@ impl Model {
         }
     }
 
+    /// Answers the first request that nothing blocks any more, or that has become impossible, until there is none. At its turn, a
+    /// window may refuse a request.
     fn grant(&mut self) {
-        let next = |model: &Model| {
-            (0..model.waiters.len()).find(|place| {
-                let waiter = &model.waiters[*place].0;
-                !model.is_possible(waiter) || model.is_free(waiter, *place)
-            })
-        };
-        while let Some(place) = next(self) {
+        loop {
+            let is_answered = |place: &usize| {
+                let waiter = &self.waiters[*place].0;
+                !self.is_possible(waiter) || !self.obstacles(waiter, *place).is_blocked
+            };
+            let Some(place) = (0..self.waiters.len()).find(is_answered) else { return };
+            let waiter = &self.waiters[place].0;
+            let is_granted = self.is_possible(waiter) && !self.obstacles(waiter, place).is_limited;
             let (waiter, step, _) = self.waiters.remove(place);
-            let told = if self.is_possible(&waiter) { Told::Granted } else { Told::Refused };
-            self.told.push((step, told));
-            if told == Told::Granted {
-                self.holders.push(waiter);
+            self.told.push((step, if is_granted { Told::Granted } else { Told::Refused }));
+            if is_granted {
+                self.hold(waiter);
             }
         }
     }
@@ -171,8 +301,17 @@ impl Bench {
     fn new() -> Bench {
         let engine = Engine::open(Options::default(), Vec::<(Bytes, Bytes)>::new()).unwrap();
         let mut bench = Bench { engine, now: Time(1_000_000), waiting: BTreeMap::new(), told: Vec::new() };
-        bench.change(Change::CreateRule(rule("queues", &["q"], LIMITS.0)));
-        bench.change(Change::CreateRule(rule("all", &[], LIMITS.1)));
+        let window = Some(Window::Fixed { per: Millis(SPAN) });
+        bench.change(Change::CreateRule(rule("queues", &["q"], LIMITS.queue)));
+        bench.change(Change::CreateRule(rule("all", &[], LIMITS.all)));
+        bench.change(Change::CreateRule(NewRule { window, ..rule("rates", &["r"], LIMITS.rate) }));
+        let special = NewOverride {
+            name: name("special"),
+            key_values: key_values(&[("q", OVERRIDDEN), ("m", 1)]),
+            limit: Limit::AtMost(LIMITS.special),
+            burst: None,
+        };
+        bench.change(Change::CreateOverride { rule: name("queues"), new: special });
         bench
     }
 
@@ -240,14 +379,14 @@ fn command(wanted: &Wanted, step: usize) -> Command {
     let id = name(&wanted.id);
     let wait = Millis(wanted.wait);
     let locks = wanted.locks.iter().map(|(key, shared)| Lock {
-        key_values: one("lock", *key),
+        key_values: key_values(&[("lock", *key)]),
         mode: if *shared { Mode::Shared } else { Mode::Exclusive },
     });
     let locks: Vec<Lock> = locks.collect();
     match wanted.kind {
         Kind::Lease => {
-            let (queue, hits) = wanted.slots[0];
-            let lease = NewLease::new(id.clone(), id, one("q", queue), hits, DAY).unwrap();
+            let wish = wanted.checks[0];
+            let lease = NewLease::new(id.clone(), id, about(&wish), wish.hits, DAY).unwrap();
             Command::Limiter(limiter::Command::TakeLease(lease.with_wait(wait).unwrap()))
         }
         Kind::Lock => {
@@ -255,7 +394,7 @@ fn command(wanted: &Wanted, step: usize) -> Command {
             Command::Locks(locks::Command::Acquire(acquire.with_wait(wait).unwrap()))
         }
         Kind::Decision => {
-            let checks = wanted.slots.iter().map(|(queue, hits)| PartCheck::new(one("q", *queue), *hits));
+            let checks = wanted.checks.iter().map(|wish| PartCheck::new(about(wish), wish.hits));
             let parts = Parts { checks: checks.collect(), locks, ..Parts::default() };
             let decide = Decide::new(id, parts).unwrap().with_ttl(DAY).unwrap();
             let decide = decide.with_wait(wait, name(&format!("w{step}"))).unwrap();
@@ -286,15 +425,19 @@ fn hang_up(wanted: &Wanted, step: usize) -> Command {
     }
 }
 
+fn wish(random: &mut Random, least: u64) -> Wish {
+    let queue = (!random.one_in(4)).then(|| random.below(3) as i64);
+    let rate = (queue.is_none() || random.one_in(3)).then(|| random.below(2) as i64);
+    Wish { queue, is_special: random.one_in(2), rate, hits: least + random.below(3 - least) }
+}
+
 fn wanted(random: &mut Random, step: usize) -> Wanted {
     let kind = *random.pick(&[Kind::Lease, Kind::Lock, Kind::Decision, Kind::Decision]);
-    let mut slots = Vec::new();
-    if kind == Kind::Lease || (kind == Kind::Decision && !random.one_in(4)) {
-        slots.push((random.below(3) as i64, 1 + random.below(2)));
-    }
-    if kind == Kind::Decision && random.one_in(3) {
-        slots.push((random.below(3) as i64, random.below(3)));
-    }
+    let checks = match kind {
+        Kind::Lease => vec![wish(random, 1)],
+        Kind::Lock => Vec::new(),
+        Kind::Decision => (0..random.below(4)).map(|_| wish(random, 0)).collect(),
+    };
     let mut locks: Vec<(i64, bool)> = Vec::new();
     if kind != Kind::Lease {
         for key in 0..3 {
@@ -303,18 +446,17 @@ fn wanted(random: &mut Random, step: usize) -> Wanted {
             }
         }
     }
-    if slots.is_empty() && locks.is_empty() {
+    if checks.is_empty() && locks.is_empty() {
         locks.push((0, false));
     }
-    slots.retain(|(_, hits)| *hits > 0 || kind == Kind::Decision);
     let wait = if random.one_in(3) { 0 } else { 1 + random.below(40) };
-    Wanted { kind, id: format!("r{step}"), slots, locks, wait }
+    Wanted { kind, id: format!("r{step}"), checks, locks, wait }
 }
 
 fn play(seed: u64) {
     let mut random = Random::new(seed);
     let mut bench = Bench::new();
-    let mut model = Model { limits: LIMITS, ..Model::default() };
+    let mut model = Model::new(bench.now.0);
     let mut asked: Vec<(usize, Wanted)> = Vec::new();
     for step in 0..80 {
         let span = if random.one_in(3) { random.below(30) } else { 0 };
@@ -324,7 +466,7 @@ fn play(seed: u64) {
             0..=9 => {
                 let wanted = wanted(&mut random, step);
                 asked.push((step, wanted.clone()));
-                (bench.ask(step, command(&wanted, step)), model.ask(step, bench.now.0, wanted))
+                (bench.ask(step, command(&wanted, step)), model.ask(step, wanted))
             }
             10..=15 if !model.holders.is_empty() => {
                 let holder = random.pick(&model.holders).clone();
@@ -352,13 +494,28 @@ fn play(seed: u64) {
                     true => (bench.ask(step, command(&again, step)), Told::Granted),
                     // An ended decision cannot be made again.
                     false if model.waiters.iter().all(|(waiter, ..)| waiter.id != again.id) => continue,
-                    false => (bench.ask(step, command(&again, step)), model.ask(step, bench.now.0, again)),
+                    false => (bench.ask(step, command(&again, step)), model.ask(step, again)),
                 }
             }
             _ => {
-                model.limits.0 = 1 + random.below(4);
-                let patch = RulePatch { limit: Some(Limit::AtMost(model.limits.0)), ..RulePatch::default() };
-                bench.change(Change::PatchRule { name: name("queues"), patch });
+                let limit = 1 + random.below(4);
+                let patch = RulePatch { limit: Some(Limit::AtMost(limit)), ..RulePatch::default() };
+                bench.change(match random.below(4) {
+                    0 => {
+                        model.limits.special = limit;
+                        let patch =
+                            OverridePatch { limit: Some(Limit::AtMost(limit)), ..OverridePatch::default() };
+                        Change::PatchOverride { rule: name("queues"), name: name("special"), patch }
+                    }
+                    1 => {
+                        model.limits.rate = limit;
+                        Change::PatchRule { name: name("rates"), patch }
+                    }
+                    _ => {
+                        model.limits.queue = limit;
+                        Change::PatchRule { name: name("queues"), patch }
+                    }
+                });
                 model.grant();
                 (Told::Granted, Told::Granted)
             }
@@ -391,8 +548,16 @@ fn rule(text: &str, group_by: &[&str], limit: u64) -> NewRule {
     }
 }
 
-fn one(key: &str, value: i64) -> KeyValues {
-    KeyValues::new(vec![(key, Value::<&str>::Integer(value))]).unwrap()
+fn about(wish: &Wish) -> KeyValues {
+    let queue = wish.queue.map(|queue| ("q", queue));
+    let special = wish.is_special.then_some(("m", 1));
+    let rate = wish.rate.map(|rate| ("r", rate));
+    key_values(&[queue, special, rate].into_iter().flatten().collect::<Vec<_>>())
+}
+
+fn key_values(pairs: &[(&str, i64)]) -> KeyValues {
+    let pairs = pairs.iter().map(|(key, value)| (*key, Value::<&str>::Integer(*value)));
+    KeyValues::new(pairs.collect()).unwrap()
 }
 
 fn name(text: &str) -> Name {

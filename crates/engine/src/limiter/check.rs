@@ -213,7 +213,7 @@ pub(super) fn is_refused_by(
         if group.is_limit {
             group.exceeded = group.meter.exceeds(state_at(limiter, group.index), now, hits)
                 || (hits > 0 && group.is_slot() && limiter.slots.has_earlier(group, place));
-            is_refused |= group.exceeded && !group.is_shadow;
+            is_refused |= group.refuses();
         }
     }
     is_refused
@@ -242,6 +242,40 @@ pub(super) fn take(
     when: WriteWhen,
     mut undo: Option<&mut Vec<Undo>>,
 ) -> bool {
+    take_windows(limiter, turn, entry, groups, kind, when, undo.as_deref_mut());
+    if !is_counted(kind, groups) {
+        return false;
+    }
+    let hits = entry.hits.unsigned_abs();
+    let key_values = &entry.key_values;
+    let before = limiter.counters.get(key_values);
+    if let Some(undo) = undo {
+        undo.push(Undo::Counter(key_values.clone(), before));
+    }
+    let (unleased, leased) = match kind {
+        _ if entry.hits < 0 => (before.unleased.saturating_sub(hits), before.leased),
+        TakeKind::Lease { .. } | TakeKind::Part => (before.unleased, before.leased + u128::from(hits)),
+        TakeKind::Check { .. } | TakeKind::Counter => {
+            (before.unleased.saturating_add(hits).min(Counter::MAX_UNLEASED), before.leased)
+        }
+    };
+    limiter.set_counter(turn, key_values, unleased, leased);
+    if entry.hits < 0 {
+        limiter.wake_by_counter(key_values);
+    }
+    (unleased, leased) != (before.unleased, before.leased)
+}
+
+/// The part of [`take`] that is about windows.
+pub(super) fn take_windows(
+    limiter: &mut Limiter,
+    turn: &mut Turn<'_>,
+    entry: &Take,
+    groups: &mut [TouchedGroup],
+    kind: TakeKind,
+    when: WriteWhen,
+    mut undo: Option<&mut Vec<Undo>>,
+) {
     let hits = entry.hits.unsigned_abs();
     for group in groups.iter_mut().filter(|group| !group.is_count()) {
         if let Some(undo) = undo.as_deref_mut() {
@@ -267,26 +301,6 @@ pub(super) fn take(
             false => group.meter.take(state, turn.now, hits, group.is_shadow),
         });
     }
-    if !is_counted(kind, groups) {
-        return false;
-    }
-    let key_values = &entry.key_values;
-    let before = limiter.counters.get(key_values);
-    if let Some(undo) = undo {
-        undo.push(Undo::Counter(key_values.clone(), before));
-    }
-    let (unleased, leased) = match kind {
-        _ if entry.hits < 0 => (before.unleased.saturating_sub(hits), before.leased),
-        TakeKind::Lease { .. } | TakeKind::Part => (before.unleased, before.leased + u128::from(hits)),
-        TakeKind::Check { .. } | TakeKind::Counter => {
-            (before.unleased.saturating_add(hits).min(Counter::MAX_UNLEASED), before.leased)
-        }
-    };
-    limiter.set_counter(turn, key_values, unleased, leased);
-    if entry.hits < 0 {
-        limiter.wake_by_counter(key_values);
-    }
-    (unleased, leased) != (before.unleased, before.leased)
 }
 
 /// Marks the windows of these steps to be written. Counters are marked when they change.

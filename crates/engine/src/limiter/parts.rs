@@ -141,7 +141,9 @@ pub(crate) enum Mode {
     Look,
 }
 
-/// Asks all entries, as a request at this place in the queues. Each sees what earlier ones would take. `is_estimate` says which entries will be settled.
+/// Asks all entries, as a request at this place in the queues. Each sees what earlier ones would take. `is_estimate` says which
+/// entries will be settled. An entry that only limits without a window refuses counts for the windows of later entries:
+/// the request may wait for what is in use, and must not wait if a window would refuse it then.
 pub(crate) fn decide(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
@@ -172,6 +174,8 @@ pub(crate) fn decide(
             is_window_changed |= own.iter().any(|group| !group.is_count());
             // Until all entries have passed, everything may be undone. So the windows are marked to be written only then.
             check::take(limiter, turn, entry, own, TakeKind::Part, WriteWhen::Never, Some(&mut undo));
+        } else if is_entry_refused && !own.iter().any(|group| group.refuses() && !group.is_count()) {
+            check::take_windows(limiter, turn, entry, own, TakeKind::Part, WriteWhen::Never, Some(&mut undo));
         }
         undo_ends.push(undo.len());
     }

@@ -53,6 +53,11 @@ impl TouchedGroup {
     pub(super) fn is_count(&self) -> bool {
         matches!(self.meter.kind, MeterKind::Count)
     }
+
+    /// Whether the limit refuses the entry, as far as it was asked. A shadow limit never does.
+    pub(super) fn refuses(&self) -> bool {
+        self.exceeded && !self.is_shadow
+    }
 }
 
 /// The groups that all entries of a check touch, in the order of the entries.

@@ -8,7 +8,7 @@ use super::{
     Limiter,
     check::{self, TakeKind},
     command::{NewLease, Take},
-    groups::GroupKey,
+    groups::{GroupKey, GroupOwner},
     leases,
     reply::{Decision, Refusal, Reply},
     resident_bytes,
@@ -152,20 +152,24 @@ impl TouchedGroup {
     }
 }
 
-/// The groups in which the entries wait. `None` if they would be refused even if nothing were in use.
+/// The groups in which the entries wait. `None` if they would be refused even if nothing were in use. Each entry then counts for
+/// those behind it, also in the group of a rule whose limit an override replaces.
 pub(super) fn slots_of(entries: &[Take], touched: &TouchedGroups) -> Option<Vec<GroupKey>> {
-    let mut wanted: HashMap<GroupKey, u64> = HashMap::new();
+    // For each group what the entries so far want from it, and whether it is among `slots`.
+    let mut wanted: HashMap<(GroupOwner, &KeyValues), (u64, bool)> = HashMap::new();
     let mut slots = Vec::new();
-    for group in touched.groups.iter().filter(|group| group.is_slot()) {
+    for group in &touched.groups {
         let Ok(hits @ 1..) = u64::try_from(entries[group.entry as usize].hits) else { continue };
-        let key = GroupKey { owner: group.owner, values: group.values.clone() };
-        let sum = wanted.entry_ref(&key).or_insert_with(|| {
-            slots.push(key.clone());
-            0
-        });
+        let (sum, is_waited_for) = wanted.entry((group.owner, &group.values)).or_default();
         *sum = sum.saturating_add(hits);
+        if !group.is_limit || group.is_shadow {
+            continue;
+        }
         if group.meter.exceeds(None, Time(0), *sum) {
             return None;
+        }
+        if group.is_slot() && !core::mem::replace(is_waited_for, true) {
+            slots.push(GroupKey { owner: group.owner, values: group.values.clone() });
         }
     }
     Some(slots)

@@ -32,7 +32,7 @@ pub(super) struct Asked {
 /// What becomes of a request.
 pub(super) enum Tried {
     Done(Answer),
-    /// Locks or slots refuse it, and slots would not if nothing were in use. It may begin to wait if nothing else refuses it.
+    /// Locks or slots refuse it, and no limit would if nothing were in use. It may begin to wait if nothing else refuses it.
     Blocked {
         refusal: Refusal,
         may_wait: bool,
@@ -208,17 +208,19 @@ impl Decisions {
         let mut taken = Vec::new();
         let mut exceeded = Vec::new();
         for (key_values, hits) in checks {
-            let mut is_refused = false;
+            let (mut is_refused, mut is_limited) = (false, false);
             for (rule, group) in moved.applying(key_values) {
                 let is_behind =
                     rule.is_slot() && *hits > 0 && self.waiting_in(&group).any(|waiter| waiter.place < place);
                 let is_exceeded = is_behind || rule.is_exceeded(moved.used(now, rule, &group, &more), *hits);
                 is_refused |= is_exceeded && !rule.terms.shadow;
+                is_limited |= is_exceeded && !rule.terms.shadow && rule.terms.window.is_some();
                 exceeded.push(is_exceeded);
             }
-            // An estimate of nothing is settled too.
             let is_taken = !is_refused || is_report;
-            taken.push(if is_taken { moved.take(now, key_values, *hits, is_report) } else { Vec::new() });
+            // An estimate of nothing is settled too. What only slots refuse counts for the windows of later checks.
+            let counts = !is_limited || is_report;
+            taken.push(if counts { moved.take(now, key_values, *hits, is_report) } else { Vec::new() });
             if is_taken && *hits > 0 && moved.is_counted(key_values) {
                 more.push((key_values.clone(), *hits));
             }
@@ -264,11 +266,11 @@ impl Decisions {
         Some(latest)
     }
 
-    /// Whether the slots would be free if nothing were in use.
+    /// Whether all limits would let the checks pass if nothing were in use.
     pub(super) fn is_possible(&self, checks: &[InUse]) -> bool {
         checks.iter().enumerate().all(|(place, (key_values, hits))| {
-            let mut slots = self.limits.applying(key_values).filter(|(rule, _)| rule.is_slot());
-            slots.all(|(rule, group)| {
+            let mut enforced = self.limits.applying(key_values).filter(|(rule, _)| !rule.terms.shadow);
+            enforced.all(|(rule, group)| {
                 let is_same =
                     |(other, _): &&InUse| self.limits.applying(other).any(|(_, other)| other == group);
                 let before = checks[..place].iter().filter(is_same).map(|(_, hits)| hits).sum();
