@@ -243,11 +243,10 @@ impl Engine {
     fn list_namespaces(&self, page: &Page<Name>) -> Outcome {
         use core::ops::Bound::{Excluded, Unbounded};
         let range = (page.after.as_ref().map_or(Unbounded, Excluded), Unbounded);
-        let info = |(name, namespace): (&Name, &Box<Namespace>)| NamespaceInfo {
-            name: name.clone(),
-            position: namespace.head.position,
-        };
-        Outcome::Namespaces(self.namespaces.range::<Name, _>(range).take(page.limit()).map(info).collect())
+        let namespaces = self.namespaces.range::<Name, _>(range).take(page.limit());
+        let info = namespaces
+            .map(|(name, namespace)| NamespaceInfo { name: name.clone(), position: namespace.head.position });
+        Outcome::Namespaces(info.collect())
     }
 
     /// Marks relaxed window states, the time that reads have seen, and the last grace period, to be written with the next seal. For a planned stop:
