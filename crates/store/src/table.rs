@@ -6,7 +6,7 @@ use std::{future::Future, sync::Arc};
 
 /// The sorted records of all shards, each as of the shard's last checkpoint. A look-up sees the records of its own
 /// shard only. Records of histories may be packed into runs (see [`HISTORY`](crate::HISTORY)), but look-ups return
-/// single records.
+/// single records. Every key begins with a byte below ff, because the table may keep records of its own behind all others.
 pub trait Table: Send + Sync + 'static {
     /// The last append of the shard that the table contains; [`Seq::ZERO`] if there is none.
     fn applied(&self, shard: ShardId) -> impl Future<Output = Result<Seq, StoreError>> + Send;

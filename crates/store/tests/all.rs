@@ -5,6 +5,7 @@ mod damage;
 mod database;
 mod embedded;
 mod faults;
+mod parts;
 mod postgres;
 mod segmented;
 mod shard_store;

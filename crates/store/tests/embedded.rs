@@ -128,6 +128,10 @@ async fn only_its_own_user_may_enter_a_directory_that_the_store_makes() {
         drop(Embedded::open(path, options()).expect("open"));
     }
     assert_eq!((mode(&made), mode(&existing)), (0o700, 0o750));
+    // The table's library makes its files as the process says: `limina serve` says the same.
+    for file in files(&made).iter().filter(|file| !file.starts_with(made.join("table"))) {
+        assert_eq!(mode(file), 0o600, "{}", file.display());
+    }
 }
 
 /// A new store would draw another sharding key, and look for the namespaces in other shards.
@@ -190,9 +194,15 @@ async fn a_directory_of_another_format_is_refused_with_what_to_do() {
         old,
         &format!("{place} 1: it was written by an older limina, whose shard hash had no key. Export it with"),
     );
-    check("limina store, format 7\nshards 64\n", &format!("{place} 7, and this program knows 2"));
-    check("limina store, format 2\nshards 64\n", "damaged data in");
-    check("limina store, format 2\nshards 64\nkey 00\n", "damaged data in");
+    check(
+        "limina store, format 2\nshards 64\nkey 00\n",
+        &format!(
+            "{place} 2: it was written by an older limina, whose parts do not prove that they belong together."
+        ),
+    );
+    check("limina store, format 7\nshards 64\n", &format!("{place} 7, and this program knows 3"));
+    check("limina store, format 3\nshards 64\n", "damaged data in");
+    check("limina store, format 3\nshards 64\nkey 00\n", "damaged data in");
 }
 
 #[tokio::test]

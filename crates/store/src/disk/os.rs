@@ -4,7 +4,7 @@ use super::{Disk, DiskFile};
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -39,7 +39,8 @@ impl Disk for OsDisk {
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).create(true).truncate(true).open(self.directory.join(name))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600).open(self.directory.join(name))
     }
 
     fn open(&self, name: &str) -> io::Result<File> {

@@ -6,14 +6,15 @@
 use super::{
     directory::{META, Meta},
     fjall_files,
+    inventory::{self, Inventory},
     read_only::ReadOnlyDisk,
     shadow::Shadow,
     table::{FjallTable, TableOptions},
 };
 use crate::{
-    Batch, ShardId, StoreError,
+    Batch, ShardId, Sharding, StoreError,
     disk::OsDisk,
-    segmented::{SegmentedJournal, SegmentedOptions, find_all_damage},
+    segmented::{JournalEnd, SegmentedJournal, SegmentedOptions, find_all_damage},
 };
 use std::{path::Path, sync::Arc};
 
@@ -35,35 +36,52 @@ pub enum Finding {
     Progress(String),
 }
 
-pub(super) fn check_meta(directory: &Path, report: &mut dyn FnMut(Finding)) -> Option<u16> {
+/// Reads the metadata and the inventory. Returns an error if the directory has another format: then nothing else in it can be judged.
+pub(super) fn check_meta(
+    directory: &Path,
+    report: &mut dyn FnMut(Finding),
+) -> Result<Option<(Meta, Inventory)>, StoreError> {
     let path = directory.join(META);
-    match Meta::read(directory) {
-        Ok(Some(meta)) => {
-            let shards = meta.sharding.shards;
-            report(Finding::Checked(format!("{}: {shards} shards", path.display())));
-            Some(shards)
-        }
+    let meta = match Meta::read(directory) {
+        Ok(Some(meta)) => meta,
         Ok(None) => {
             let words = "the file is missing: it was lost, or the directory was never completely created";
             report(Finding::Problem(fjall_files::corrupt(&path, 0, words)));
-            None
+            return Ok(None);
         }
+        Err(error @ StoreError::Unusable(_)) => return Err(error),
         Err(error) => {
             report(Finding::Problem(error));
-            None
+            return Ok(None);
+        }
+    };
+    report(Finding::Checked(format!("{}: {} shards", path.display(), meta.sharding.shards)));
+    match Inventory::read(directory) {
+        Ok(inventory) => Ok(Some((meta, inventory))),
+        Err(error) => {
+            report(Finding::Problem(error));
+            Ok(None)
         }
     }
 }
 
 pub(super) fn check_journal(
     directory: &Path,
-    shards: u16,
+    sharding: Sharding,
+    once: JournalEnd,
     report: &mut dyn FnMut(Finding),
 ) -> Option<SegmentedJournal<ReadOnlyDisk>> {
+    let shards = sharding.shards;
     let path = directory.join("journal");
     report(Finding::Progress(format!("reading {}", path.display())));
     let disk = Arc::new(ReadOnlyDisk { disk: OsDisk::new(&path), directory: path.clone() });
-    let options = SegmentedOptions { shards, must_exist: true, ..SegmentedOptions::default() };
+    let options = SegmentedOptions {
+        shards,
+        must_exist: true,
+        must_reach: Some(once),
+        history_key: *sharding.key.bytes(),
+        ..SegmentedOptions::default()
+    };
     let (journal, opened) = match SegmentedJournal::open_read_only(disk.clone(), options) {
         Ok(examined) => examined,
         Err(first) => {
@@ -142,8 +160,8 @@ pub(super) fn check_table_files(table: &Path, report: &mut dyn FnMut(Finding)) -
     }
     let (mut files, mut bytes, mut told) = (0_u64, 0, 0);
     for keyspace in fjall_files::keyspaces(table) {
-        let live = match fjall_files::live_tables(&keyspace) {
-            Ok(live) => live.unwrap_or_default(),
+        let live = match fjall_files::current_version(&keyspace) {
+            Ok(version) => version.map(|version| version.tables).unwrap_or_default(),
             Err(error) => {
                 problem(report, error);
                 continue;
@@ -176,10 +194,12 @@ pub(super) fn check_table_files(table: &Path, report: &mut dyn FnMut(Finding)) -
 pub(super) fn check_records(
     shadow: &Shadow,
     original: &Path,
-    shards: Option<u16>,
+    sharding: Option<Sharding>,
     report: &mut dyn FnMut(Finding),
 ) -> Option<FjallTable> {
-    let table = match FjallTable::open_copy(shadow.path(), original, TABLE) {
+    let shards = sharding.map(|sharding| sharding.shards);
+    let directory_id = sharding.map(|sharding| inventory::directory_id(&sharding.key));
+    let table = match FjallTable::open_copy(shadow.path(), original, TABLE, directory_id) {
         Ok(table) => table,
         Err(error) => {
             report(Finding::Problem(error));
@@ -218,7 +238,7 @@ pub(super) fn check_records(
     }
 }
 
-pub(super) fn check_applied(
+pub(super) fn check_parts(
     journal: &SegmentedJournal<ReadOnlyDisk>,
     table: &FjallTable,
     shards: u16,
@@ -238,11 +258,10 @@ pub(super) fn check_applied(
     }
     let mut behind = 0_u64;
     for shard in (0..shards).map(ShardId) {
-        let checked = table.applied_now(shard).and_then(|applied| {
-            behind += journal.last_seq(shard).0.saturating_sub(applied.0);
-            super::check_applied(journal, table, shard, applied)
-        });
-        checked.unwrap_or_else(&mut problem);
+        match super::check_parts(journal, table, shard) {
+            Ok(applied) => behind += journal.last_seq(shard).0 - applied.0,
+            Err(error) => problem(error),
+        }
     }
     if agree {
         report(Finding::Checked(format!(

@@ -9,8 +9,10 @@ use std::path::Path;
 /// torn batch at the end of a log, because fjall will drop it.
 pub(super) fn check_before_opening(directory: &Path) -> Result<Vec<String>, StoreError> {
     for keyspace in fjall_files::keyspaces(directory) {
-        let tables = fjall_files::live_tables(&keyspace)?.unwrap_or_default();
-        tables.iter().try_for_each(|table| fjall_files::check_contents(&table.path))?;
+        let Some(version) = fjall_files::current_version(&keyspace)? else { continue };
+        for table in &version.tables {
+            fjall_files::check_end(&table.path)?;
+        }
     }
     let mut torn = Vec::new();
     for log in fjall_files::logs(directory) {
@@ -32,8 +34,8 @@ fn first_damage(directory: &Path) -> Option<StoreError> {
     let keyspaces = fjall_files::keyspaces(directory);
     let mut tables: Vec<LiveTable> = Vec::new();
     for keyspace in &keyspaces {
-        match fjall_files::live_tables(keyspace) {
-            Ok(live) => tables.extend(live.unwrap_or_default()),
+        match fjall_files::current_version(keyspace) {
+            Ok(version) => tables.extend(version.into_iter().flat_map(|version| version.tables)),
             Err(damage) => return Some(damage),
         }
     }

@@ -4,7 +4,7 @@ use crate::{Sharding, ShardingKey, StoreError, sharding};
 use std::{
     fs::{DirBuilder, File, TryLockError},
     io::{ErrorKind, Read, Write},
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -14,7 +14,9 @@ pub(super) const META: &str = "limina.meta";
 const INCOMPLETE_MARK: &str = "limina.filling";
 /// File systems create this directory in a new volume, so it does not count as content.
 const LOST_AND_FOUND: &str = "lost+found";
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
+/// The difference of format 2, for [`sharding::too_old`].
+const PARTS_WITHOUT_PROOF: &str = "whose parts do not prove that they belong together";
 
 /// The lock file of the directory. The operating system unlocks it when the process ends.
 pub(super) struct Lock {
@@ -67,7 +69,7 @@ pub(super) fn lock_to_read(directory: &Path) -> Result<Option<Lock>, StoreError>
 }
 
 fn open_lock(path: &Path) -> std::io::Result<File> {
-    File::options().read(true).write(true).create(true).truncate(false).open(path)
+    File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 impl Lock {
@@ -139,7 +141,7 @@ pub(super) fn sync(directory: &Path) -> Result<(), StoreError> {
 pub(super) fn mark_incomplete(directory: &Path) -> Result<(), StoreError> {
     check_empty(directory)?;
     let path = directory.join(INCOMPLETE_MARK);
-    File::create(&path).map_err(|error| failed("creating", &path, error))?;
+    new_file(&path).map_err(|error| failed("creating", &path, error))?;
     sync(directory)
 }
 
@@ -217,10 +219,7 @@ impl Meta {
         };
         let text = std::str::from_utf8(&bytes).map_err(|_| damaged())?;
         // In every format the first line names the format, and the last one is the checksum.
-        let said = text.rfind("crc32c ").map(|end| &text[..end]).ok_or_else(damaged)?;
-        if text != with_checksum(said) {
-            return Err(damaged());
-        }
+        let said = without_checksum(text).ok_or_else(damaged)?;
         let (first, said) = said.split_once('\n').ok_or_else(damaged)?;
         let format =
             first.strip_prefix("limina store, format ").and_then(|number| number.parse::<u32>().ok());
@@ -229,7 +228,8 @@ impl Meta {
             format => {
                 let place = format!("data directory {} has format {format}", directory.display());
                 Err(match format < FORMAT {
-                    true => sharding::too_old(&place, sharding::HASH_WITHOUT_KEY),
+                    true if format == 1 => sharding::too_old(&place, sharding::HASH_WITHOUT_KEY),
+                    true => sharding::too_old(&place, PARTS_WITHOUT_PROOF),
                     false => StoreError::Unusable(format!("{place}, and this program knows {FORMAT}")),
                 })
             }
@@ -245,13 +245,7 @@ impl Meta {
     }
 
     pub(super) fn write(self, directory: &Path) -> Result<(), StoreError> {
-        let path = directory.join(META);
-        let draft = directory.join("limina.meta.new");
-        let written = File::create(&draft)
-            .and_then(|mut file| file.write_all(self.text().as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| std::fs::rename(&draft, &path));
-        written.map_err(|error| StoreError::io("writing", path.display().to_string(), error))?;
-        sync(directory)
+        replace_file(&directory.join(META), &self.text())
     }
 
     fn text(self) -> String {
@@ -260,8 +254,31 @@ impl Meta {
     }
 }
 
-fn with_checksum(said: &str) -> String {
+/// The text with a last line that has its checksum.
+pub(super) fn with_checksum(said: &str) -> String {
     format!("{said}crc32c {:08x}\n", crc32c::crc32c(said.as_bytes()))
+}
+
+/// The opposite of [`with_checksum`]. `None` if the text is damaged.
+pub(super) fn without_checksum(text: &str) -> Option<&str> {
+    let said = text.rfind("crc32c ").map(|end| &text[..end])?;
+    (text == with_checksum(said)).then_some(said)
+}
+
+/// Replaces a file of the directory, or makes it: after a crash it is as before, or has all of this text.
+pub(super) fn replace_file(path: &Path, text: &str) -> Result<(), StoreError> {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let written = new_file(Path::new(&draft))
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&draft, path));
+    written.map_err(|error| failed("writing", path, error))?;
+    sync(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Creates a file, or empties one. Only the server's user may read it.
+fn new_file(path: &Path) -> std::io::Result<File> {
+    File::options().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 #[cfg(test)]

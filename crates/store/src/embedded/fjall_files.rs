@@ -5,6 +5,7 @@
 //! sequence of blocks, each with a header that has its checksum, followed by a table of contents and a trailer. fjall's
 //! own log (`*.jnl`) is a sequence of batches, each with a checksum over its items.
 
+use super::directory;
 use crate::StoreError;
 use std::{
     fs::File,
@@ -29,6 +30,14 @@ const LISTED: usize = 33;
 /// The maximum number of damaged blocks that are reported for a file.
 const MAX_REPORTED: usize = 8;
 
+/// The current version of a keyspace.
+pub(super) struct Version {
+    pub(super) number: u64,
+    /// The checksum of its version file.
+    pub(super) checksum: u128,
+    pub(super) tables: Vec<LiveTable>,
+}
+
 /// A table file that the current version lists.
 pub(super) struct LiveTable {
     pub(super) path: PathBuf,
@@ -38,6 +47,11 @@ pub(super) struct LiveTable {
 /// The directories of the keyspaces.
 pub(super) fn keyspaces(directory: &Path) -> Vec<PathBuf> {
     files(&directory.join("keyspaces"))
+}
+
+/// The directory of one keyspace.
+pub(super) fn keyspace(directory: &Path, id: u64) -> PathBuf {
+    directory.join("keyspaces").join(id.to_string())
 }
 
 /// fjall's own logs.
@@ -54,19 +68,35 @@ pub(super) fn files(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Makes the names of all table files, and of each keyspace's current version, durable.
+pub(super) fn sync_names(directory: &Path) -> Result<(), StoreError> {
+    keyspaces(directory).iter().try_for_each(|keyspace| {
+        directory::sync(&keyspace.join("tables"))?;
+        directory::sync(keyspace)
+    })
+}
+
 /// Checks that the file `version` has the expected content.
 pub(super) fn check_version_file(directory: &Path) -> Result<(), StoreError> {
     let path = directory.join("version");
     match std::fs::read(&path) {
         Ok(bytes) if bytes == MARKER => Ok(()),
+        Ok(bytes) if bytes.len() == MARKER.len() && bytes[..3] == MARKER[..3] => {
+            Err(StoreError::Unusable(format!(
+                "{} has format version {}, and this program knows {}",
+                path.display(),
+                bytes[3],
+                MARKER[3]
+            )))
+        }
         Ok(_) => Err(corrupt(&path, 0, "the file does not name the expected format of the table")),
         Err(error) => Err(failed("reading", &path, error)),
     }
 }
 
-/// The live tables of a keyspace, from its version file, which must have the checksum that `current` states. `None` if
-/// there is no `current`: then the keyspace was never completely created, and fjall handles that.
-pub(super) fn live_tables(keyspace: &Path) -> Result<Option<Vec<LiveTable>>, StoreError> {
+/// The number of a keyspace's current version, and the checksum of its version file. `None` if there is no `current`: then the
+/// keyspace was never completely created, and fjall handles that.
+pub(super) fn current(keyspace: &Path) -> Result<Option<(u64, u128)>, StoreError> {
     let current = keyspace.join("current");
     let bytes = match std::fs::read(&current) {
         Ok(bytes) => bytes,
@@ -78,7 +108,14 @@ pub(super) fn live_tables(keyspace: &Path) -> Result<Option<Vec<LiveTable>>, Sto
     if bytes[24] != 0 {
         return Err(corrupt(&current, 24, "the file has an unknown kind of checksum"));
     }
-    let (id, checksum) = (u64_at(&bytes, 0), u128_at(&bytes, 8));
+    Ok(Some((u64_at(&bytes, 0), u128_at(&bytes, 8))))
+}
+
+/// The current version of a keyspace, from its version file, which must have the checksum that `current` states. `None` as in
+/// [`current`].
+pub(super) fn current_version(keyspace: &Path) -> Result<Option<Version>, StoreError> {
+    let current = keyspace.join("current");
+    let Some((id, checksum)) = self::current(keyspace)? else { return Ok(None) };
     let version = keyspace.join(format!("v{id}"));
     let bytes = std::fs::read(&version).map_err(|error| {
         corrupt(&current, 0, &format!("the version file that it names cannot be read ({error})"))
@@ -91,20 +128,26 @@ pub(super) fn live_tables(keyspace: &Path) -> Result<Option<Vec<LiveTable>>, Sto
     let listed = listed.ok_or_else(|| corrupt(&version, 0, "the list of tables is damaged"))?;
     let tables = keyspace.join("tables");
     let live = |(id, checksum): (u64, u128)| LiveTable { path: tables.join(id.to_string()), checksum };
-    Ok(Some(listed.into_iter().map(live).collect()))
+    Ok(Some(Version { number: id, checksum, tables: listed.into_iter().map(live).collect() }))
 }
 
 /// A section of a file that ends with a table of contents and a trailer.
 fn section<'a>(bytes: &'a [u8], wanted: &[u8]) -> Option<&'a [u8]> {
     let trailer = bytes.last_chunk::<TRAILER>()?;
-    let mut rest = bytes.get(usize::try_from(u64_at(trailer, 22)).ok()?..)?.strip_prefix(CONTENTS_BEGIN)?;
+    let contents = bytes.get(usize::try_from(u64_at(trailer, 22)).ok()?..)?;
+    let (at, length) = find_section(contents, wanted)?;
+    let at = usize::try_from(at).ok()?;
+    bytes.get(at..at.checked_add(usize::try_from(length).ok()?)?)
+}
+
+/// Offset and length of a section, from the table of contents.
+fn find_section(contents: &[u8], wanted: &[u8]) -> Option<(u64, u64)> {
+    let mut rest = contents.strip_prefix(CONTENTS_BEGIN)?;
     for _ in 0..take_u32(&mut rest)? {
         let entry = rest.split_off(..18)?;
         let name = rest.split_off(..usize::from(u16::from_le_bytes([entry[16], entry[17]])))?;
         if name == wanted {
-            let (at, length) =
-                (usize::try_from(u64_at(entry, 0)).ok()?, usize::try_from(u64_at(entry, 8)).ok()?);
-            return bytes.get(at..at.checked_add(length)?);
+            return Some((u64_at(entry, 0), u64_at(entry, 8)));
         }
     }
     None
@@ -126,8 +169,11 @@ fn listed_tables(mut bytes: &[u8]) -> Option<Vec<(u64, u128)>> {
 
 /// Checks the contents of a table file against the checksum in its trailer. fjall checks it too, but first allocates
 /// memory for as many sections as the damaged bytes may say, and aborts the process if there is not enough memory.
-pub(super) fn check_contents(path: &Path) -> Result<(), StoreError> {
-    let read = || -> std::io::Result<Result<(), (u64, &'static str)>> {
+///
+/// Returns the checksum of everything from the section `meta` on: it has the file's number, the time of its creation in nanoseconds,
+/// its first and last key, and what is where in it. So no two files have the same.
+pub(super) fn check_end(path: &Path) -> Result<u128, StoreError> {
+    let read = || -> std::io::Result<Result<u128, (u64, &'static str)>> {
         let mut file = File::open(path)?;
         let length = file.metadata()?.len();
         let Some(at) = length.checked_sub(TRAILER as u64) else {
@@ -143,13 +189,19 @@ pub(super) fn check_contents(path: &Path) -> Result<(), StoreError> {
         let mut contents = vec![0; size as usize];
         file.seek(SeekFrom::Start(start))?;
         file.read_exact(&mut contents)?;
-        Ok(match xxh3_128(&contents) == u128_at(&trailer, 6) {
-            true => Ok(()),
-            false => Err((start, "the table of contents does not have its checksum")),
-        })
+        if xxh3_128(&contents) != u128_at(&trailer, 6) {
+            return Ok(Err((start, "the table of contents does not have its checksum")));
+        }
+        let Some((meta, _)) = find_section(&contents, b"meta").filter(|(meta, _)| *meta < start) else {
+            return Ok(Err((start, "the table of contents names no metadata")));
+        };
+        let mut end = vec![0; (length - meta) as usize];
+        file.seek(SeekFrom::Start(meta))?;
+        file.read_exact(&mut end)?;
+        Ok(Ok(xxh3_128(&end)))
     };
     match read() {
-        Ok(Ok(())) => Ok(()),
+        Ok(Ok(end)) => Ok(end),
         Ok(Err((offset, detail))) => Err(corrupt(path, offset, detail)),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(corrupt(path, 0, "the file is missing, though the current version lists it"))
@@ -160,7 +212,7 @@ pub(super) fn check_contents(path: &Path) -> Result<(), StoreError> {
 
 /// Reads a whole table file. Returns its length, or the damage.
 pub(super) fn check_table(table: &LiveTable) -> Result<u64, Vec<StoreError>> {
-    check_contents(&table.path).map_err(|damage| vec![damage])?;
+    check_end(&table.path).map_err(|damage| vec![damage])?;
     let hashed = File::open(&table.path).and_then(|mut file| hash(&mut file));
     match hashed {
         Ok((length, checksum)) if checksum == table.checksum => Ok(length),
@@ -173,6 +225,12 @@ pub(super) fn check_table(table: &LiveTable) -> Result<u64, Vec<StoreError>> {
         },
         Err(error) => Err(vec![failed("reading", &table.path, error)]),
     }
+}
+
+/// The first of several errors about one file.
+pub(super) fn first(errors: Vec<StoreError>) -> StoreError {
+    let unknown = || StoreError::Table("a table file cannot be read".to_string());
+    errors.into_iter().next().unwrap_or_else(unknown)
 }
 
 fn hash(file: &mut File) -> std::io::Result<(u64, u128)> {

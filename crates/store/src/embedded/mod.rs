@@ -1,8 +1,10 @@
 //! The default store: one directory, used by one process.
 //!
 //! The journal consists of segment files, and one thread writes the waiting appends of all shards as one frame. The
-//! table is a fjall database that checkpoints bring up to date. Opening compares the two: if the table is older than
-//! the journal's beginning or newer than its end, acknowledged data was lost, and the directory is refused.
+//! table is a fjall database that checkpoints bring up to date. Opening proves that all parts belong together: every
+//! checkpoint writes its seq, and the digest of the shard's history up to there, into the same files as its records, and the
+//! journal must have that history (`segmented/history.rs`). Which files the table consists of is in an inventory
+//! (`inventory.rs`). If a part is older than another, or from elsewhere, the directory is refused.
 
 mod check;
 mod damage;
@@ -10,6 +12,7 @@ mod directory;
 mod fjall_files;
 mod gathering;
 mod history;
+mod inventory;
 mod loader;
 mod open_table;
 mod read_only;
@@ -27,7 +30,9 @@ use crate::{
 use bytes::Bytes;
 pub use check::Finding;
 use directory::{Lock, Meta};
+use inventory::{Inventory, Keeper};
 pub use loader::EmbeddedLoader;
+use open_table::{Point, Points};
 pub use read_only::ReadOnlyStore;
 use std::{
     path::Path,
@@ -90,19 +95,27 @@ impl Embedded {
         let begun = Instant::now();
         let known = Meta::read(directory)?;
         let meta = directory::agree_on_meta(directory, known, options.shards)?;
-        let shards = meta.sharding.shards;
+        let Sharding { shards, key } = meta.sharding;
+        let inventory = known.map(|_| Inventory::read(directory)).transpose()?;
 
         // Opened first: every opening of the journal adds a segment, also if the table cannot be opened.
         let table_directory = directory::subdirectory(directory, "table")?;
         let table_options =
             TableOptions { cache_bytes: options.cache_bytes, cached_files: options.cached_files };
-        let table = FjallTable::open(&table_directory, table_options, known.is_some())?;
+        if let Some(inventory) = &inventory {
+            inventory.check_versions(&key, &table_directory)?;
+            inventory.check_files(&table_directory)?;
+        }
+        let directory_id = inventory::directory_id(&key);
+        let table = FjallTable::open(&table_directory, table_options, known.is_some(), directory_id)?;
         tracing::info!(directory = %directory.display(), "opening the store: reading the journal");
         let disk = Arc::new(OsDisk::new(&directory::subdirectory(directory, "journal")?));
         let segmented = SegmentedOptions {
             shards,
             segment_bytes: options.segment_bytes,
             must_exist: known.is_some(),
+            must_reach: inventory.as_ref().map(|inventory| inventory.journal),
+            history_key: *key.bytes(),
             ..SegmentedOptions::default()
         };
         let (mut journal, opened) = SegmentedJournal::open(disk.clone(), segmented)?;
@@ -120,12 +133,8 @@ impl Embedded {
             )));
         }
         for shard in (0..shards).map(ShardId) {
-            let applied = table.applied_now(shard)?;
-            check_applied(&journal, &table, shard, applied)?;
+            let applied = check_parts(&journal, &table, shard)?;
             journal.release(shard, applied);
-        }
-        if known.is_none() {
-            meta.write(directory)?;
         }
         tracing::info!(
             directory = %directory.display(),
@@ -139,6 +148,18 @@ impl Embedded {
         let reserve_bytes = options.reserve_bytes.unwrap_or((2 * options.segment_bytes).max(64 << 20));
         let writer =
             Writer::start(journal, disk, WriterOptions { idle_seal: options.idle_seal, reserve_bytes })?;
+        let end = Box::new(writer.end_reader());
+        let keeper = Keeper::new(directory, key, inventory.unwrap_or_default(), end);
+        match (table.keep_inventory(keeper), known) {
+            (Ok(()), Some(_)) => {}
+            (Ok(()), None) => meta.write(directory)?,
+            // The disk may be full. What is known of an existing table stays known.
+            (Err(error), Some(_)) => {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(error, "the inventory of the table could not be written");
+            }
+            (Err(error), None) => return Err(error),
+        }
         Ok(Embedded { writer, table, sharding: meta.sharding, _lock: lock })
     }
 
@@ -161,19 +182,26 @@ impl Embedded {
     }
 }
 
-/// Checks that journal and table belong together, for this shard.
-fn check_applied<D: Disk>(
+/// Checks that the records of the shard and the journal belong together. Returns how far the records have come.
+fn check_parts<D: Disk>(
     journal: &SegmentedJournal<D>,
     table: &FjallTable,
     shard: ShardId,
-    applied: Seq,
-) -> Result<(), StoreError> {
+) -> Result<Seq, StoreError> {
+    let points = table.points(shard)?;
+    let applied = points.and_then(|points| points.applied).map_or(Seq::ZERO, |applied| applied.seq);
     journal.check_applied(shard, applied).map_err(|error| match error {
         StoreError::Unusable(words) if applied < journal.released_before(shard) => {
             StoreError::Unusable(format!("{words}; {}", table.describe_log()))
         }
         error => error,
-    })
+    })?;
+    if let Some(Points { applied, begun }) = points {
+        let check = |Point { seq, digest }| journal.check_history(shard, seq, digest);
+        applied.map_or(Ok(()), check)?;
+        check(begun)?;
+    }
+    Ok(applied)
 }
 
 impl Journal for Embedded {
@@ -245,10 +273,11 @@ impl Table for Embedded {
     async fn checkpoint(
         &self,
         shard: ShardId,
-        epoch: Epoch,
+        _epoch: Epoch,
         upto: Seq,
         records: Arc<Records>,
     ) -> Result<(), StoreError> {
-        self.table.checkpoint(shard, epoch, upto, records).await
+        let digest = self.writer.digest(shard, upto).await?;
+        self.table.checkpoint(shard, Point { seq: upto, digest }, records).await
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Three measures protect against what fjall does not guarantee. Records are written by sorted ingestion, which writes
 //! and syncs whole files, because data that goes through fjall's own journal can be lost in the middle without an
-//! error. A shard's applied seq is written after its records, and synced. Every value has a checksum over shard, key
-//! and value, which each read checks.
+//! error. A shard's [`Points`] are written with its records, in the same files, and once more after them into a keyspace
+//! of their own. So neither keyspace can be older than the other unnoticed. Every value has a checksum over shard, key and value,
+//! which each read checks.
 
-use super::{damage, history};
+use super::{damage, fjall_files, history};
 use crate::{
     HISTORY, Records, Seq, ShardId, StoreError,
     runs::{self, is_history, is_same_history},
@@ -19,6 +20,7 @@ use fjall::{
 use std::{
     error::Error,
     io::ErrorKind,
+    ops::Bound,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -45,6 +47,54 @@ const SHARD_BYTES: usize = 2;
 /// Under this shard number, which cannot exist, a record proves that the keyspace is the one that was created here.
 const MARKER_SHARD: ShardId = ShardId(u16::MAX);
 const CREATED: &[u8] = b"created";
+/// The key of a shard's points. It comes after all keys of records, because these begin with a lower byte.
+const POINTS: &[u8] = &[0xff];
+
+/// A place in a shard's history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) seq: Seq,
+    /// The digest of the appends up to there.
+    pub(super) digest: u64,
+}
+
+/// How far the records of a shard have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Points {
+    /// The records contain everything up to here. `None` before the first checkpoint.
+    pub(super) applied: Option<Point>,
+    /// They contain nothing after this. It is later than `applied` if the last checkpoint was interrupted.
+    pub(super) begun: Point,
+}
+
+impl Point {
+    fn encode(self) -> [u8; 16] {
+        (u128::from(self.digest) << 64 | u128::from(self.seq.0)).to_le_bytes()
+    }
+
+    fn decode(bytes: [u8; 16]) -> Point {
+        let both = u128::from_le_bytes(bytes);
+        Point { seq: Seq(both as u64), digest: (both >> 64) as u64 }
+    }
+}
+
+impl Points {
+    fn encode(self) -> Vec<u8> {
+        let applied = self.applied.map(Point::encode);
+        [&self.begun.encode()[..], applied.as_ref().map_or(&[], |applied| &applied[..])].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Points> {
+        let (points, rest) = bytes.as_chunks::<16>();
+        match (points, rest) {
+            ([begun], []) => Some(Points { applied: None, begun: Point::decode(*begun) }),
+            ([begun, applied], []) => {
+                Some(Points { applied: Some(Point::decode(*applied)), begun: Point::decode(*begun) })
+            }
+            _ => None,
+        }
+    }
+}
 
 /// How to open the database.
 #[derive(Clone)]
@@ -163,7 +213,12 @@ impl OpenTable {
 
     /// Writes the records, and stores that the table contains the journal up to `upto`. After the first failure the
     /// database counts as failed, even if fjall would continue: only reopening removes the files that were left behind.
-    pub(super) fn checkpoint(&self, shard: ShardId, upto: Seq, records: &Records) -> Result<(), StoreError> {
+    pub(super) fn checkpoint(
+        &self,
+        shard: ShardId,
+        upto: Point,
+        records: &Records,
+    ) -> Result<(), StoreError> {
         let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.may_write {
             let words = "the table has failed and is read-only until it is reopened";
@@ -176,9 +231,10 @@ impl OpenTable {
         written.inspect_err(|error| self.fail(&in_full(error)))
     }
 
-    fn write(&self, shard: ShardId, upto: Seq, records: &Records) -> Result<(), StoreError> {
+    fn write(&self, shard: ShardId, upto: Point, records: &Records) -> Result<(), StoreError> {
+        let before = self.points(shard)?.and_then(|points| points.applied);
         let mut remaining = runs::pack(records.sorted()).peekable();
-        while remaining.peek().is_some() {
+        loop {
             self.wait_for_compaction();
             let mut ingestion = self.map_error(self.records.start_ingestion())?;
             for (key, value) in remaining.by_ref().take(CHUNK) {
@@ -192,10 +248,18 @@ impl OpenTable {
                 };
                 self.map_error(written)?;
             }
+            let is_last = remaining.peek().is_none();
+            let points = Points { applied: if is_last { Some(upto) } else { before }, begun: upto };
+            let key = full_key(shard, POINTS);
+            let value = with_checksum(&key, &points.encode());
+            self.map_error(ingestion.write(key, value))?;
             self.map_error(ingestion.finish())?;
+            if is_last {
+                break;
+            }
         }
         let key = shard.0.to_be_bytes();
-        self.map_error(self.applied.insert(key, with_checksum(&key, &upto.0.to_le_bytes())))?;
+        self.map_error(self.applied.insert(key, with_checksum(&key, &upto.seq.0.to_le_bytes())))?;
         self.map_error(self.database.persist(PersistMode::SyncAll))
     }
 
@@ -229,7 +293,8 @@ impl OpenTable {
     ) -> Result<(), StoreError> {
         self.records.iter().try_for_each(|guard| {
             let (shard, members) = self.checked(guard)?;
-            members.iter().try_for_each(|(key, value)| each(shard, key, value))
+            let records = members.iter().filter(|(key, _)| key != POINTS);
+            records.map(|(key, value)| each(shard, key, value)).collect()
         })
     }
 
@@ -256,11 +321,36 @@ impl OpenTable {
     }
 
     pub(super) fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
-        let key = shard.0.to_be_bytes();
-        let Some(stored) = self.map_error(self.applied.get(key))? else { return Ok(Seq::ZERO) };
+        let applied = self.points(shard)?.and_then(|points| points.applied);
+        Ok(applied.map_or(Seq::ZERO, |applied| applied.seq))
+    }
+
+    /// How far the records of the shard have come. `None` if it has none.
+    pub(super) fn points(&self, shard: ShardId) -> Result<Option<Points>, StoreError> {
+        let key = full_key(shard, POINTS);
+        let Some(stored) = self.map_error(self.records.get(&key))? else { return Ok(None) };
         let value = self.strip_checksum(&key, &stored)?;
-        let seq = value.try_into().map_err(|_| self.mismatch(&key))?;
-        Ok(Seq(u64::from_le_bytes(seq)))
+        Points::decode(value).map(Some).ok_or_else(|| self.mismatch(&key))
+    }
+
+    /// Checks that the records of the shard are not older than the last checkpoint that was finished.
+    pub(super) fn check_age(&self, shard: ShardId) -> Result<(), StoreError> {
+        let key = shard.0.to_be_bytes();
+        let Some(stored) = self.map_error(self.applied.get(key))? else { return Ok(()) };
+        let seq = self.strip_checksum(&key, &stored)?.try_into().map_err(|_| self.mismatch(&key))?;
+        let finished = Seq(u64::from_le_bytes(seq));
+        let applied = self.points(shard)?.and_then(|points| points.applied);
+        if applied.is_some_and(|applied| applied.seq >= finished) {
+            return Ok(());
+        }
+        Err(StoreError::Unusable(format!(
+            "the parts of the table {} have different ages: the records of shard {} reach to append {}, but a checkpoint up to \
+             append {} was finished",
+            fjall_files::keyspace(&self.directory, self.records.id()).display(),
+            shard.0,
+            applied.map_or(0, |applied| applied.seq.0),
+            finished.0
+        )))
     }
 
     pub(super) fn get(&self, shard: ShardId, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
@@ -282,7 +372,10 @@ impl OpenTable {
         to: &[u8],
         limit: usize,
     ) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let range = self.records.range(full_key(shard, from)..full_key(shard, to));
+        if from >= POINTS {
+            return Ok(Vec::new());
+        }
+        let range = self.records.range(full_key(shard, from)..full_key(shard, to.min(POINTS)));
         let mut page = Page::default();
         for guard in self.run_before(shard, from).into_iter().chain(range) {
             let (full, stored) = self.map_error(guard.into_inner())?;
@@ -310,7 +403,7 @@ impl OpenTable {
         from: &[u8],
         at: &[u8],
     ) -> Result<Option<(Bytes, Bytes)>, StoreError> {
-        if from > at {
+        if from > at || from >= POINTS {
             return Ok(None);
         }
         if is_same_history(from, at)
@@ -318,7 +411,11 @@ impl OpenTable {
         {
             return Ok(found);
         }
-        let mut range = self.records.range(full_key(shard, from)..=full_key(shard, at));
+        let last = match at < POINTS {
+            true => Bound::Included(full_key(shard, at)),
+            false => Bound::Excluded(full_key(shard, POINTS)),
+        };
+        let mut range = self.records.range((Bound::Included(full_key(shard, from)), last));
         let Some(guard) = range.next_back().or_else(|| self.run_before(shard, from)) else { return Ok(None) };
         let (_, members) = self.checked(guard)?;
         Ok(members.into_iter().rfind(|(key, _)| *from <= **key && **key <= *at))
@@ -386,18 +483,19 @@ impl OpenTable {
         }
     }
 
-    pub(super) fn mark_created(&self) -> Result<(), StoreError> {
+    /// Marks the table as that of this data directory.
+    pub(super) fn mark_created(&self, directory_id: u64) -> Result<(), StoreError> {
         let key = full_key(MARKER_SHARD, CREATED);
         let mut ingestion = self.map_error(self.records.start_ingestion())?;
-        let value = with_checksum(&key, b"");
+        let value = with_checksum(&key, &directory_id.to_le_bytes());
         self.map_error(ingestion.write(key, value))?;
         self.map_error(ingestion.finish())
     }
 
-    pub(super) fn check_created(&self) -> Result<(), StoreError> {
+    pub(super) fn check_created(&self, directory_id: u64) -> Result<(), StoreError> {
         match self.get(MARKER_SHARD, CREATED)? {
-            Some(_) => Ok(()),
-            None => Err(damage::explain(
+            Some(marker) if *marker == directory_id.to_le_bytes() => Ok(()),
+            _ => Err(damage::explain(
                 &self.directory,
                 "the table is not the one that was created here".to_string(),
             )),

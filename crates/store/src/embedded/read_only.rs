@@ -47,16 +47,23 @@ impl ReadOnlyStore {
         }
         let lock = directory::lock_to_read(directory)?;
         directory::check_complete(directory)?;
-        let shards = check::check_meta(directory, report);
-        let journal = shards.and_then(|shards| check::check_journal(directory, shards, report));
+        let known = check::check_meta(directory, report)?;
+        let sharding = known.as_ref().map(|(meta, _)| meta.sharding);
         let [_, _, table] = &parts;
+        let journal = known.as_ref().and_then(|(meta, inventory)| {
+            inventory
+                .check_versions(&meta.sharding.key, table)
+                .unwrap_or_else(|error| report(Finding::Problem(error)));
+            check::check_journal(directory, meta.sharding, inventory.journal, report)
+        });
         let shadow = check::check_table_files(table, report).then(|| Shadow::of(table)).transpose()?;
-        let table = shadow.as_ref().and_then(|shadow| check::check_records(shadow, table, shards, report));
-        let (Some(shards), Some(journal), Some(table), Some(shadow)) = (shards, journal, table, shadow)
+        let table = shadow.as_ref().and_then(|shadow| check::check_records(shadow, table, sharding, report));
+        let (Some(sharding), Some(journal), Some(table), Some(shadow)) = (sharding, journal, table, shadow)
         else {
             return Ok(None);
         };
-        let agree = check::check_applied(&journal, &table, shards, report);
+        let shards = sharding.shards;
+        let agree = check::check_parts(&journal, &table, shards, report);
         let read_only = ReadOnlyStore { journal, table, shards, _shadow: shadow, _lock: lock };
         Ok(agree.then_some(read_only))
     }

@@ -115,6 +115,7 @@ impl ReopenThread {
         loop {
             let Ok(table) = self.shared.current() else { return };
             let Some(reason) = table.failure().map(str::to_string) else {
+                self.shared.refresh_inventory(&table);
                 drop(table);
                 match self.signal.wait_for_check(CHECK_INTERVAL) {
                     true => return,
@@ -155,10 +156,7 @@ impl ReopenThread {
     /// Makes the name of each keyspace's current version durable, because opening removes the files of all other
     /// versions.
     fn sync_names(&self) -> Result<(), StoreError> {
-        fjall_files::keyspaces(&self.shared.directory).iter().try_for_each(|keyspace| {
-            directory::sync(&keyspace.join("tables"))?;
-            directory::sync(keyspace)
-        })
+        fjall_files::sync_names(&self.shared.directory)
     }
 
     /// Checks that the disk accepts what opening does: fjall also truncates its logs and syncs them.
@@ -218,7 +216,7 @@ impl ReopenThread {
         self.sync_names()?;
         let torn = damage::check_before_opening(&self.shared.directory)?;
         let table = TableOpener { workers, ..self.opener.clone() }.open(torn)?;
-        table.catch_panics(OpenTable::check_created)?;
+        table.catch_panics(|table| table.check_created(self.shared.directory_id))?;
         self.shared.check_checkpoints(&table)?;
         Ok(table)
     }

@@ -7,15 +7,16 @@
 
 use super::{
     damage, directory, fjall_files,
-    open_table::{OpenTable, TableOpener, WORKERS, panic_text},
+    inventory::Keeper,
+    open_table::{OpenTable, Point, Points, TableOpener, WORKERS, in_full, panic_text},
     reopening::Reopener,
 };
-use crate::{Epoch, Records, Seq, ShardId, StoreError, Table};
+use crate::{Records, Seq, ShardId, StoreError};
 use bytes::Bytes;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -50,8 +51,12 @@ pub(super) struct FjallTable {
 pub(super) struct Shared {
     pub(super) directory: PathBuf,
     pub(super) state: watch::Sender<State>,
+    /// Identifies the data directory.
+    pub(super) directory_id: u64,
     /// The end of the last successful checkpoint of each shard. A reopened table must contain at least this.
     contained: Mutex<BTreeMap<ShardId, Seq>>,
+    /// Set once the store is open. A table that is only read has none.
+    keeper: OnceLock<Keeper>,
 }
 
 /// Whether the table is open.
@@ -75,6 +80,7 @@ impl FjallTable {
         directory: &Path,
         options: TableOptions,
         must_exist: bool,
+        directory_id: u64,
     ) -> Result<Self, StoreError> {
         let torn = damage::check_before_opening(directory)?;
         let opener = TableOpener {
@@ -87,20 +93,25 @@ impl FjallTable {
         };
         let table = opener.open(torn)?;
         match must_exist {
-            true => table.check_created()?,
+            true => table.check_created(directory_id)?,
             false => {
-                table.mark_created()?;
+                table.mark_created(directory_id)?;
                 // fjall syncs the directory of a keyspace, but not the parent directory that contains its name.
                 directory::sync(&directory.join("keyspaces"))?;
             }
         }
-        let shared = Shared::new(directory, table)?;
+        let shared = Shared::new(directory, directory_id, table)?;
         let reopener = Reopener::start(shared.clone(), TableOpener { must_exist: true, ..opener })?;
         Ok(FjallTable { shared, reopener: Some(reopener) })
     }
 
     /// Opens a copy of the table for reading: nothing is flushed or compacted. Errors name the files of the original.
-    pub(super) fn open_copy(copy: &Path, original: &Path, options: TableOptions) -> Result<Self, StoreError> {
+    pub(super) fn open_copy(
+        copy: &Path,
+        original: &Path,
+        options: TableOptions,
+        directory_id: Option<u64>,
+    ) -> Result<Self, StoreError> {
         let opener = TableOpener {
             files: copy.to_path_buf(),
             directory: original.to_path_buf(),
@@ -110,8 +121,9 @@ impl FjallTable {
             workers: 0,
         };
         let table = opener.open(Vec::new())?;
-        table.check_created()?;
-        Ok(FjallTable { shared: Shared::new(original, table)?, reopener: None })
+        directory_id.map_or(Ok(()), |id| table.check_created(id))?;
+        let shared = Shared::new(original, directory_id.unwrap_or_default(), table)?;
+        Ok(FjallTable { shared, reopener: None })
     }
 
     /// Calls `each` for every record of every shard, in order. Stops at the first record that cannot be read.
@@ -132,9 +144,12 @@ impl FjallTable {
         self.shared.current()?.catch_panics(OpenTable::each_applied)
     }
 
-    /// [`Table::applied`] without waiting.
-    pub(super) fn applied_now(&self, shard: ShardId) -> Result<Seq, StoreError> {
-        self.shared.current()?.catch_panics(|table| table.applied(shard))
+    /// How far the records of the shard have come. Fails if they are older than the last checkpoint that was finished.
+    pub(super) fn points(&self, shard: ShardId) -> Result<Option<Points>, StoreError> {
+        self.shared.current()?.catch_panics(|table| {
+            table.check_age(shard)?;
+            table.points(shard)
+        })
     }
 
     /// Describes where to look when the table is behind the journal: the applied seqs are mostly in fjall's own log.
@@ -147,10 +162,23 @@ impl FjallTable {
         format!("the table's log is {}{torn}", logs.join(" and "))
     }
 
+    /// From now on the keeper writes the inventory when the table has changed. Writes it once at once.
+    pub(super) fn keep_inventory(&self, keeper: Keeper) -> Result<(), StoreError> {
+        let keeper = self.shared.keeper.get_or_init(|| keeper);
+        keeper.write(|| true)
+    }
+
     /// Syncs everything. A failed table is left as it is, because the journal has what it lacks.
     pub(super) async fn close(&self) -> Result<(), StoreError> {
-        let close = |table: &OpenTable| {
+        let shared = self.shared.clone();
+        let close = move |table: &OpenTable| {
             table.close();
+            if let Some(keeper) = shared.keeper.get()
+                && table.failure().is_none()
+                && let Err(error) = keeper.write(|| table.failure().is_none())
+            {
+                tracing::warn!(error = %in_full(&error), "the inventory of the table could not be written");
+            }
             Ok(())
         };
         match self.shared.current() {
@@ -241,12 +269,14 @@ impl FjallTable {
 }
 
 impl Shared {
-    fn new(directory: &Path, table: OpenTable) -> Result<Arc<Shared>, StoreError> {
+    fn new(directory: &Path, directory_id: u64, table: OpenTable) -> Result<Arc<Shared>, StoreError> {
         let contained = table.catch_panics(OpenTable::each_applied)?.into_iter().collect();
         Ok(Arc::new(Shared {
             directory: directory.to_path_buf(),
+            directory_id,
             state: watch::Sender::new(State::Open(Arc::new(table))),
             contained: Mutex::new(contained),
+            keeper: OnceLock::new(),
         }))
     }
 
@@ -257,6 +287,15 @@ impl Shared {
             State::Closed(Closed { reason, .. }) => {
                 Err(StoreError::Unavailable(format!("the table is being opened again: {reason}")))
             }
+        }
+    }
+
+    /// Writes the inventory if the table has changed. Errors are ignored, because fjall may change the files meanwhile: the next call
+    /// tries again, and an inventory that is older than the table does no harm.
+    pub(super) fn refresh_inventory(&self, table: &OpenTable) {
+        let Some(keeper) = self.keeper.get() else { return };
+        if let Err(error) = keeper.refresh(|| table.failure().is_none()) {
+            tracing::debug!(error = %in_full(&error), "the inventory of the table could not be written yet");
         }
     }
 
@@ -280,19 +319,24 @@ impl Shared {
     }
 }
 
-impl Table for FjallTable {
-    async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
+/// As in [`Table`](crate::Table).
+impl FjallTable {
+    pub(super) async fn applied(&self, shard: ShardId) -> Result<Seq, StoreError> {
         let table = self.wait_until_open().await?;
         self.blocking(table, move |table| table.catch_panics(|table| table.applied(shard))).await
     }
 
-    async fn get_many(&self, shard: ShardId, keys: Vec<Bytes>) -> Result<Vec<Option<Bytes>>, StoreError> {
+    pub(super) async fn get_many(
+        &self,
+        shard: ShardId,
+        keys: Vec<Bytes>,
+    ) -> Result<Vec<Option<Bytes>>, StoreError> {
         let count = keys.len();
         let get_all = move |table: &OpenTable| keys.iter().map(|key| table.get(shard, key)).collect();
         self.look_up_with(count, get_all).await
     }
 
-    async fn scan(
+    pub(super) async fn scan(
         &self,
         shard: ShardId,
         from: Bytes,
@@ -305,7 +349,7 @@ impl Table for FjallTable {
         self.look_up_with(usize::MAX, move |table| table.scan(shard, &from, &to, limit)).await
     }
 
-    async fn last_at_or_before(
+    pub(super) async fn last_at_or_before(
         &self,
         shard: ShardId,
         ranges: Vec<(Bytes, Bytes)>,
@@ -317,17 +361,16 @@ impl Table for FjallTable {
         self.look_up_with(count, find_all).await
     }
 
-    async fn checkpoint(
+    pub(super) async fn checkpoint(
         &self,
         shard: ShardId,
-        _epoch: Epoch,
-        upto: Seq,
+        upto: Point,
         records: Arc<Records>,
     ) -> Result<(), StoreError> {
         let table = self.wait_until_open().await?;
         let written = self.blocking(table, move |table| table.checkpoint(shard, upto, &records)).await;
         match written {
-            Ok(()) => drop(self.shared.contained().insert(shard, upto)),
+            Ok(()) => drop(self.shared.contained().insert(shard, upto.seq)),
             Err(_) => self.wake_reopener_if_failed(),
         }
         written

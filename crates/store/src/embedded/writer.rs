@@ -8,7 +8,7 @@ use super::gathering::FrameSizes;
 use crate::{
     AppendError, Epoch, FreeSpace, JournalStats, LogLimit, Seq, ShardId, StoreError,
     disk::{Disk, OsDisk},
-    segmented::{Append, SegmentedJournal, Spare},
+    segmented::{Append, JournalEnd, SegmentedJournal, Spare},
 };
 use bytes::Bytes;
 use std::{
@@ -49,6 +49,7 @@ struct Shared {
     epochs: Arc<[AtomicU64]>,
     is_low: AtomicBool,
     stats: Mutex<JournalStats>,
+    end: Mutex<JournalEnd>,
 }
 
 #[derive(Default)]
@@ -73,6 +74,7 @@ enum Work {
     Take(ShardId, oneshot::Sender<Result<Epoch, StoreError>>),
     Tail(ShardId, Epoch, Seq, oneshot::Sender<Result<Tail, StoreError>>),
     Release(ShardId, Seq),
+    Digest(ShardId, Seq, oneshot::Sender<Option<u64>>),
     /// The last work: seals the journal and answers.
     Close(oneshot::Sender<Result<(), StoreError>>),
     /// The last work: ends the thread as if the process had been killed.
@@ -93,6 +95,7 @@ impl Writer {
             epochs: journal.epochs(),
             is_low: AtomicBool::new(false),
             stats: Mutex::new(journal.stats()),
+            end: Mutex::new(journal.end()),
         });
         let (made_spare, spares) = mpsc::channel();
         let mut run = JournalThread {
@@ -143,6 +146,22 @@ impl Writer {
         let _ = self.shared.submit(Work::Release(shard, upto));
     }
 
+    /// The digest of the shard's history up to `seq`, which the journal must still know.
+    pub(super) async fn digest(&self, shard: ShardId, seq: Seq) -> Result<u64, StoreError> {
+        let (done, outcome) = oneshot::channel();
+        self.shared.submit(Work::Digest(shard, seq, done))?;
+        let digest = outcome.await.map_err(|_| closed())?;
+        digest.ok_or_else(|| {
+            StoreError::Unusable(format!("the journal has no append {} of shard {}", seq.0, shard.0))
+        })
+    }
+
+    /// Returns where the journal ended after the last work.
+    pub(super) fn end_reader(&self) -> impl Fn() -> JournalEnd + Send + Sync + 'static {
+        let shared = self.shared.clone();
+        move || *shared.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn epoch(&self, shard: ShardId) -> Epoch {
         let epoch = self.shared.epochs.get(usize::from(shard.0));
         Epoch(epoch.map_or(0, |epoch| epoch.load(Ordering::SeqCst)))
@@ -176,6 +195,10 @@ impl Drop for Writer {
 }
 
 impl Shared {
+    fn set_end(&self, end: JournalEnd) {
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
+    }
+
     fn submit(&self, work: Work) -> Result<(), StoreError> {
         let mut queue = self.lock();
         if queue.closed {
@@ -265,6 +288,7 @@ impl JournalThread {
             self.check_free_space();
             self.prepare_spare();
             *self.shared.stats.lock().unwrap_or_else(PoisonError::into_inner) = self.journal.stats();
+            self.shared.set_end(self.journal.end());
             if ended {
                 return;
             }
@@ -299,8 +323,11 @@ impl JournalThread {
                     drop(done.send(self.journal.tail(shard, epoch, after)))
                 }
                 Work::Release(shard, upto) => self.journal.release(shard, upto),
+                Work::Digest(shard, seq, done) => drop(done.send(self.journal.digest_at(shard, seq))),
                 Work::Close(done) => {
-                    let _ = done.send(self.journal.seal());
+                    let sealed = self.journal.seal();
+                    self.shared.set_end(self.journal.end());
+                    let _ = done.send(sealed);
                     return true;
                 }
                 Work::Abandon => return true,
@@ -424,6 +451,7 @@ mod tests {
             epochs: Arc::new([]),
             is_low: AtomicBool::new(false),
             stats: Mutex::default(),
+            end: Mutex::default(),
         };
         let begun = Instant::now();
         std::thread::scope(|scope| {

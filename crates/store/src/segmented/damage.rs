@@ -3,7 +3,7 @@
 
 use super::{
     frame::{self, BLOCK},
-    header::{self, Header},
+    header::{self, Header, Problem},
     segment,
 };
 use crate::{
@@ -35,7 +35,13 @@ pub(crate) fn find_all_damage<D: Disk>(disk: &D) -> Vec<StoreError> {
             offset: offset as u64,
             detail,
         };
-        let Some(header) = Header::decode(&bytes).ok().filter(|header| header.number == number) else {
+        let decoded = Header::decode(&bytes);
+        if let Err(Problem::Version(_)) = decoded {
+            // It is not damaged: opening says which version it has.
+            end = None;
+            continue;
+        }
+        let Some(header) = decoded.ok().filter(|header| header.number == number) else {
             // The newest file may never have been used.
             if end != Some(u64::MAX) {
                 found.push(corrupt(0, "the header is damaged".to_string()));

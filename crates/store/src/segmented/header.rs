@@ -2,15 +2,16 @@
 //!
 //! Layout, little endian: magic (u64), format version (u32), number of shards (u32), the segment's number (u64), its
 //! salt (u64), the number of its first frame (u64), the length of the file (u64), each shard's next seq at that point
-//! (u64 each), crc32c of all that; then zeros to the end of the block. The next block is for the closing mark.
+//! (u64 each), the digest of each shard's history up to there (u64 each), crc32c of all that; then zeros to the end of the
+//! block. The next block is for the closing mark.
 
 use super::frame::{BLOCK, u32_at, u64_at};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"LIMINA-J");
 const CLOSING_MAGIC: u64 = u64::from_le_bytes(*b"LIMINA-C");
 const FIXED: usize = 48;
-/// The only version of the format so far.
-pub(super) const VERSION: u32 = 1;
+/// Version 1 had no digests.
+pub(super) const VERSION: u32 = 2;
 
 /// The content of a segment's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub(super) struct Header {
     pub(super) first_frame: u64,
     pub(super) length: u64,
     pub(super) next_seqs: Vec<u64>,
+    /// The digest of each shard's appends before its next seq.
+    pub(super) digests: Vec<u64>,
 }
 
 /// Why a header is not usable.
@@ -35,7 +38,7 @@ pub(super) enum Problem {
 
 /// The length of the header of a journal with this many shards, in bytes.
 pub(super) fn size(shards: usize) -> usize {
-    (FIXED + 8 * shards + 4).next_multiple_of(BLOCK)
+    (FIXED + 16 * shards + 4).next_multiple_of(BLOCK)
 }
 
 /// The offset of the first frame: after the header and the block of the closing mark.
@@ -52,8 +55,8 @@ impl Header {
         for field in [self.number, self.salt, self.first_frame, self.length] {
             bytes.extend_from_slice(&field.to_le_bytes());
         }
-        for next in &self.next_seqs {
-            bytes.extend_from_slice(&next.to_le_bytes());
+        for field in self.next_seqs.iter().chain(&self.digests) {
+            bytes.extend_from_slice(&field.to_le_bytes());
         }
         let crc = crc32c::crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_le_bytes());
@@ -65,21 +68,23 @@ impl Header {
         if bytes.len() < FIXED || u64_at(bytes, 0) != MAGIC {
             return Err(Problem::Invalid);
         }
-        let shards = u32_at(bytes, 12) as usize;
-        let end = FIXED + 8 * shards.min(usize::from(u16::MAX) + 1);
+        let (version, shards) = (u32_at(bytes, 8), u32_at(bytes, 12) as usize);
+        let of_a_shard = if version == 1 { 8 } else { 16 };
+        let end = FIXED + of_a_shard * shards.min(usize::from(u16::MAX) + 1);
         if bytes.len() < end + 4 || crc32c::crc32c(&bytes[..end]) != u32_at(bytes, end) {
             return Err(Problem::Invalid);
         }
-        match u32_at(bytes, 8) {
-            VERSION => {}
-            other => return Err(Problem::Version(other)),
+        if version != VERSION {
+            return Err(Problem::Version(version));
         }
+        let each = |from: usize| (0..shards).map(move |shard| u64_at(bytes, from + 8 * shard)).collect();
         Ok(Header {
             number: u64_at(bytes, 16),
             salt: u64_at(bytes, 24),
             first_frame: u64_at(bytes, 32),
             length: u64_at(bytes, 40),
-            next_seqs: (0..shards).map(|shard| u64_at(bytes, FIXED + 8 * shard)).collect(),
+            next_seqs: each(FIXED),
+            digests: each(FIXED + 8 * shards),
         })
     }
 }

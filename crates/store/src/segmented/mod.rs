@@ -17,12 +17,13 @@ mod frame;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod header;
+mod history;
 mod opening;
 mod options;
 mod release;
 mod segment;
 
-pub use options::{Append, OpenReport, Salts, SegmentedOptions};
+pub use options::{Append, JournalEnd, OpenReport, Salts, SegmentedOptions};
 
 use crate::{
     AppendError, Epoch, JournalStats, LogLimit, Seq, ShardId, StoreError,
@@ -31,6 +32,7 @@ use crate::{
 use bytes::Bytes;
 pub(crate) use damage::find_all_damage;
 use header::Header;
+use history::Shard;
 use segment::Segment;
 pub(crate) use segment::Spare;
 use std::{
@@ -74,15 +76,6 @@ pub struct SegmentedJournal<D: Disk> {
     stats: JournalStats,
 }
 
-/// What is known of a shard.
-#[derive(Debug)]
-struct Shard {
-    next: u64,
-    released: u64,
-    /// The appends that are in live segments, in order and without gaps.
-    entries: VecDeque<AppendLocation>,
-}
-
 /// Where the payload of an append is stored.
 #[derive(Debug, Clone, Copy)]
 struct AppendLocation {
@@ -91,6 +84,8 @@ struct AppendLocation {
     offset: u64,
     length: u32,
     crc: u32,
+    /// The digest of the shard's history up to this append.
+    digest: u64,
 }
 
 impl<D: Disk> SegmentedJournal<D> {
@@ -187,14 +182,15 @@ impl<D: Disk> SegmentedJournal<D> {
         for entry in entries {
             segment.last_seqs.insert(entry.shard.0, entry.seq.0);
             let shard = &mut self.shards[usize::from(entry.shard.0)];
-            shard.next = entry.seq.0 + 1;
-            shard.entries.push_back(AppendLocation {
+            let location = AppendLocation {
                 seq: entry.seq.0,
                 segment: segment.number,
                 offset: offset + entry.range.start as u64,
                 length: entry.range.len() as u32,
                 crc: crc32c::crc32c(&self.buffer[entry.range.clone()]),
-            });
+                digest: 0,
+            };
+            shard.push(&self.options.history_key, location);
         }
         self.next_frame += 1;
         self.stats.frames += 1;
@@ -270,6 +266,7 @@ impl<D: Disk> SegmentedJournal<D> {
             first_frame: self.next_frame,
             length: spare.length,
             next_seqs: self.shards.iter().map(|shard| shard.next).collect(),
+            digests: self.shards.iter().map(Shard::digest).collect(),
         };
         self.needs_new_segment = true;
         self.disk.rename(&spare.name, &name).map_err(failed("renaming"))?;

@@ -10,6 +10,7 @@ use super::{
     Shard,
     frame::{self, BLOCK},
     header::{self, Header, Problem},
+    history,
     segment::{self, Segment, Spare},
 };
 use crate::{
@@ -70,6 +71,9 @@ impl<D: Disk> SegmentedJournal<D> {
             buffer: Vec::new(),
             stats: JournalStats::default(),
         };
+        if let Some(once) = journal.options.must_reach {
+            journal.check_reaches(once)?;
+        }
         Ok((journal, JournalContents { last_frame, last_header, left_over, report }))
     }
 
@@ -97,8 +101,8 @@ impl<D: Disk> SegmentedJournal<D> {
             self.next_frame = last.number;
             for entry in last.entries.iter().rev() {
                 let shard = &mut self.shards[usize::from(entry.shard.0)];
-                let located = shard.entries.pop_back().expect("the last frame's entries are the last ones");
-                shard.next = entry.seq.0;
+                let located = shard.pop();
+                let located = located.expect("the last frame's entries are the last ones");
                 let payload = self.read(&located)?;
                 carried.push(Append { shard: entry.shard, epoch: Epoch(0), seq: entry.seq, payload });
             }
@@ -250,12 +254,16 @@ impl<'a, D: Disk> JournalReader<'a, D> {
         let base = found.iter().zip(&limits).map(|((header, _), limit)| (header, limit));
         let base =
             base.filter(|(header, limit)| header.first_frame < **limit).map(|(header, _)| header).next();
-        let next_seqs = base.map(|header| header.next_seqs.clone());
-        let next_seqs = next_seqs.unwrap_or_else(|| vec![1; usize::from(self.options.shards)]);
-        self.shards = next_seqs
-            .into_iter()
-            .map(|next| Shard { next, released: next - 1, entries: VecDeque::new() })
-            .collect();
+        self.shards = match base {
+            Some(header) => {
+                let begins = header.next_seqs.iter().zip(&header.digests);
+                begins.map(|(next, digest)| Shard::starting_at(*next, *digest)).collect()
+            }
+            None => {
+                let digest = |shard| history::first_digest(&self.options.history_key, shard);
+                (0..self.options.shards).map(|shard| Shard::starting_at(1, digest(shard))).collect()
+            }
+        };
         self.next_frame = base.map_or(1, |header| header.first_frame);
         if let (None, Some((number, _))) = (base, &self.headerless) {
             self.last_segment = number - 1;
@@ -357,6 +365,10 @@ impl<'a, D: Disk> JournalReader<'a, D> {
                     format!("it says that append {next} of shard {shard} is next, not {}", state.next);
                 return Err(self.corrupt(header.number, 0, &detail));
             }
+            if state.digest() != header.digests[shard] {
+                let detail = format!("the appends of shard {shard} before it are those of another history");
+                return Err(self.corrupt(header.number, 0, &detail));
+            }
         }
         Ok(())
     }
@@ -381,15 +393,15 @@ impl<'a, D: Disk> JournalReader<'a, D> {
                 let detail = format!("append {} of shard {} does not follow", entry.seq.0, entry.shard.0);
                 return Err(self.corrupt(segment.number, offset as u64, &detail));
             }
-            let shard = &mut self.shards[usize::from(entry.shard.0)];
-            shard.next += 1;
-            shard.entries.push_back(AppendLocation {
+            let location = AppendLocation {
                 seq: entry.seq.0,
                 segment: segment.number,
                 offset: (offset + entry.range.start) as u64,
                 length: entry.range.len() as u32,
                 crc: crc32c::crc32c(&bytes[entry.range.clone()]),
-            });
+                digest: 0,
+            };
+            self.shards[usize::from(entry.shard.0)].push(&self.options.history_key, location);
             segment.last_seqs.insert(entry.shard.0, entry.seq.0);
         }
         self.next_frame = head.number + 1;

@@ -16,8 +16,23 @@ pub struct SegmentedOptions {
     pub payload_bytes: usize,
     /// Whether a journal must exist already. If it must and none is found, it was lost.
     pub must_exist: bool,
+    /// Where the journal ended once. If it must exist and ends before, a part of it was lost.
+    pub must_reach: Option<JournalEnd>,
+    /// The key of the histories' digests. Every journal has its own, so that no other journal has the same digests.
+    pub history_key: [u8; 16],
     /// The source of the segments' salts.
     pub salts: Salts,
+}
+
+/// The end of a journal at some moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JournalEnd {
+    /// The number of the newest segment.
+    pub segment: u64,
+    /// That segment's salt.
+    pub salt: u64,
+    /// The number of the last durable frame.
+    pub frame: u64,
 }
 
 impl Default for SegmentedOptions {
@@ -28,6 +43,8 @@ impl Default for SegmentedOptions {
             spares: 2,
             payload_bytes: MAX_PAYLOAD_BYTES,
             must_exist: false,
+            must_reach: None,
+            history_key: [0; 16],
             salts: Salts::Random,
         }
     }

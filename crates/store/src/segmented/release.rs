@@ -1,7 +1,7 @@
 //! Releases what the table contains: released segments become spares, and spares become segments again.
 
 use super::{
-    JournalStats, SegmentedJournal, frame,
+    JournalStats, SegmentedJournal, Shard, frame,
     segment::{self, Segment, Spare, SpareJob},
 };
 use crate::{LogLimit, Seq, ShardId, StoreError, disk::Disk};
@@ -16,8 +16,7 @@ impl<D: Disk> SegmentedJournal<D> {
     /// here.
     pub fn released_before(&self, shard: ShardId) -> Seq {
         let state = self.shards.get(usize::from(shard.0));
-        let oldest = state.map_or(1, |state| state.entries.front().map_or(state.next, |entry| entry.seq));
-        Seq(oldest - 1)
+        Seq(state.map_or(0, Shard::released_before))
     }
 
     /// Checks that a table that contains the shard up to `applied` fits this journal, and that neither has lost data.
@@ -82,9 +81,7 @@ impl<D: Disk> SegmentedJournal<D> {
             self.unsynced_removal = true;
             self.segments.pop_front();
             for shard in &mut self.shards {
-                while shard.entries.front().is_some_and(|entry| entry.segment <= number) {
-                    shard.entries.pop_front();
-                }
+                shard.forget(number);
             }
         }
     }
