@@ -12,6 +12,7 @@ mod moving;
 mod open;
 mod progress;
 mod quotas;
+mod restored;
 mod rules;
 mod serve;
 mod tls;
@@ -50,6 +51,8 @@ enum Command {
     Export(moving::ExportArgs),
     /// Create a new store from a file that `export` wrote
     Import(moving::ImportArgs),
+    /// Say that a store was restored from an older copy, so that no fencing token is used twice
+    MarkRestored(restored::MarkRestoredArgs),
     /// Rules of the limiter: look, compare with a file, apply a file
     #[command(subcommand)]
     Rules(RulesCommand),
@@ -75,6 +78,7 @@ const SERVING: &[&str] = &[
     "verify",
     "export",
     "import",
+    "mark-restored",
     "openapi",
     #[cfg(feature = "cli")]
     "completions",
@@ -117,6 +121,7 @@ fn run(cli: Cli, command: clap::Command) -> Result<Exit, Box<dyn Error>> {
         Some(Command::Verify(args)) => verify::verify(args),
         Some(Command::Export(args)) => moving::export(args),
         Some(Command::Import(args)) => moving::import(args),
+        Some(Command::MarkRestored(args)) => restored::mark_restored(args),
         Some(Command::Rules(RulesCommand::Check(args))) => rules::check(args),
         Some(Command::Token(TokenCommand::New(args))) => access::new_token(args),
         Some(Command::Openapi) => print(limina_server::OPENAPI_JSON.trim_end()),
@@ -157,6 +162,7 @@ fn refuse_misplaced(cli: &Cli, matches: &ArgMatches) -> Result<(), Failed> {
             | Command::Verify(_)
             | Command::Export(_)
             | Command::Import(_)
+            | Command::MarkRestored(_)
             | Command::Openapi
             | Command::Rules(RulesCommand::Check(_))
             | Command::Token(TokenCommand::New(_)),

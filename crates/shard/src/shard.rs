@@ -117,10 +117,13 @@ impl<T> Shard<T> {
             Opening::HandedOver => engine.continue_grace_period(),
         }
         assert!(self.open.is_none(), "a shard is opened once, until it is lost");
+        // After a restore, loading has changed the positions. That is stored at once, unless the storage is full: then with the next write.
+        let is_empty = self.is_out_of_space || engine.jumped().is_none();
+        let building = Batch { is_empty, ..Batch::default() };
         self.open = Some(Open {
             engine,
             round: None,
-            building: Batch::default(),
+            building,
             in_flight: None,
             waiting: BTreeMap::new(),
             stopped_at: is_stopped.then_some(now),

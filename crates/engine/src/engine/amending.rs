@@ -55,7 +55,7 @@ impl Engine {
             }
             (Resident::Namespace(id), Some(bytes)) => self.amend_head(id, bytes),
             (Resident::Family(key), value) => self.amend_family(key, value),
-            (Resident::ShardMeta | Resident::Namespace(_), None) => Ok(false),
+            (Resident::ShardMeta | Resident::Namespace(_), None) | (Resident::Restored, _) => Ok(false),
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Loading {
     /// The namespace whose records are being loaded, if there is one. Its records follow its own record, so that it need not
     /// be looked up for each of them.
     current: Option<Namespace>,
+    /// How often the positions must jump, if the shard was restored.
+    restores: Option<u64>,
 }
 
 /// A stored record that cannot be loaded: it is damaged or has another version.
@@ -82,8 +84,9 @@ impl Loading {
             names: HashMap::new(),
             sweeps: BTreeMap::new(),
             next_wait: 1,
+            jumped: None,
         };
-        Loading { engine, current: None }
+        Loading { engine, current: None, restores: None }
     }
 
     /// Loads the next resident record. Records must come in key order; [`key::residents`] is their range.
@@ -104,12 +107,16 @@ impl Loading {
             families.events.finish_load(*id, &mut context.timers);
             context.sizes.change(Sizes::default(), namespace.sizes());
         }
+        if let Some(restores) = self.restores {
+            engine.handle_mark(restores);
+        }
         engine
     }
 
     fn load_record(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Malformed> {
         match key::parse_resident(key).ok_or(Malformed)? {
             Resident::ShardMeta => self.engine.meta = record::decode(bytes)?,
+            Resident::Restored => self.restores = Some(record::decode(bytes)?),
             Resident::Sweep(id) => {
                 let sweep: record::Sweep = record::decode(bytes)?;
                 self.engine.sweeps.insert(id, Sweeping { from: sweep.from.into(), to: sweep.to.into() });

@@ -1,7 +1,7 @@
 //! The state machine of one shard.
 //!
 //! Read in this order: this file, `apply` (runs a request), `slices` (runs a batch), `context` (shared by all turns), `due` (timers and background
-//! work), `loading` (makes an engine from stored records).
+//! work), `loading` (makes an engine from stored records), `restoring` (what that does after a restore).
 
 mod amending;
 mod apply;
@@ -11,11 +11,13 @@ mod due;
 mod guard;
 mod loading;
 mod namespace;
+mod restoring;
 mod slices;
 mod stats;
 
 pub use due::Due;
 pub use loading::{BadRecord, Loading, is_kept_by_id};
+pub use restoring::POSITION_JUMP;
 pub use stats::{Sizes, Stats};
 
 use crate::{
@@ -36,9 +38,6 @@ use context::{Context, Garbage};
 use hashbrown::HashMap;
 use namespace::{Families, Namespace};
 
-/// How many positions are left out after the store has gone back to an older state: more than a namespace uses in that time.
-const RESTORE_JUMP: u64 = 1 << 40;
-
 /// The state machine of one shard. Requests are applied one after another, each at one instant of shard time.
 #[derive(Debug)]
 pub struct Engine {
@@ -51,6 +50,8 @@ pub struct Engine {
     names: HashMap<NamespaceId, Name>,
     sweeps: BTreeMap<u64, Sweeping>,
     next_wait: u64,
+    /// How far positions jumped when the engine was loaded, if the shard was restored from an older state.
+    jumped: Option<u64>,
     context: Context,
 }
 
@@ -101,21 +102,6 @@ impl Engine {
         if let Some(ready) = self.meta.grace_at {
             self.extend_holders(ready);
         }
-    }
-
-    /// Leaves out 2^40 positions in every namespace, and as many clocks in every stream. The store has gone back to an older state, and
-    /// positions, fencing tokens and clocks that were used since must not be used again. Call it right after opening. What the next seal
-    /// returns must be durable before anything is served.
-    pub fn jump_positions(&mut self) {
-        let jumped = |position: Position| Position(position.0.saturating_add(RESTORE_JUMP));
-        self.meta.position_floor = jumped(self.meta.position_floor);
-        self.context.changes.put(&key::shard_meta(), &self.meta);
-        for namespace in self.namespaces.values_mut() {
-            namespace.head.position = jumped(namespace.head.position);
-            namespace.families.events.jump_clocks(namespace.id, RESTORE_JUMP, &mut self.context.changes);
-            self.context.mark_changed(namespace);
-        }
-        self.begin_sweeps();
     }
 
     fn extend_holders(&mut self, ready: Time) {

@@ -51,5 +51,9 @@ pub(super) fn changes(
     let decoded: Result<Vec<Change>, _> =
         scanned.records.iter().map(|(_, bytes)| record::decode(bytes)).collect();
     let Ok(changes) = decoded else { return Err(CannotRun::Unreadable) };
+    // After a restore the clock has jumped, and there are no changes within the jump.
+    if changes.first().map_or(last, |first| first.clock - 1) != after {
+        return Ok(Ok(Reply::Changes(Changes::NotKept)));
+    }
     Ok(Ok(Reply::Changes(Changes::Kept(changes))))
 }

@@ -21,6 +21,7 @@ const AUDIT: u8 = 0x04;
 const SHARD_META: u8 = 0x00;
 const SWEEP: u8 = 0x01;
 const NAMESPACE: u8 = 0x02;
+const RESTORED: u8 = 0x03;
 
 /// The kind of a namespace's own record.
 const HEAD: u8 = 0x00;
@@ -38,6 +39,8 @@ pub enum Resident<'a> {
     Namespace(NamespaceId),
     /// A family's record.
     Family(ResidentKey<'a>),
+    /// [`restored`]
+    Restored,
 }
 
 /// The key of a family's resident record.
@@ -106,6 +109,11 @@ pub(crate) fn paged_kind(key: &[u8]) -> Option<u8> {
 /// The shard's own record.
 pub fn shard_meta() -> Bytes {
     Bytes::from_static(&[RESIDENT, SHARD_META])
+}
+
+/// The mark of a shard that was restored from an older state: how often its positions must jump.
+pub fn restored() -> Bytes {
+    Bytes::from_static(&[RESIDENT, RESTORED])
 }
 
 /// A pending sweep.
@@ -226,6 +234,7 @@ pub fn parse_resident(key: &[u8]) -> Option<Resident<'_>> {
     let mut rest = KeyParser(rest);
     match *first {
         [RESIDENT, SHARD_META] => rest.end(Resident::ShardMeta),
+        [RESIDENT, RESTORED] => rest.end(Resident::Restored),
         [RESIDENT, SWEEP] => {
             let id = rest.u64()?;
             rest.end(Resident::Sweep(id))
@@ -333,6 +342,7 @@ mod tests {
         }
         let id = NamespaceId(7);
         check(&shard_meta(), Resident::ShardMeta);
+        check(&restored(), Resident::Restored);
         check(&sweep(9), Resident::Sweep(9));
         check(&namespace(id), Resident::Namespace(id));
         let record = resident(id, 0x21).u32(5);

@@ -10,8 +10,8 @@
 //! - `repeat 20 COMMAND ; COMMAND` runs the commands 20 times, with 1, 2, 3 … in place of `#`, and shows the last answer.
 //! - `wait 100` lets 100 ms pass. Time starts at 1,000,000 ms.
 //! - `seal` ends the batch that is being built. `reopen` also loads the engine from what is stored. `restart` is a
-//!   `reopen` after which every holder of a lock or a lease gets its whole ttl again.
-//! - `restore` is a `reopen` on a store that has gone back to an older state: positions and clocks jump.
+//!   `reopen` after which every holder of a lock or a lease gets its whole ttl again. `restored 1` is a `reopen` of a shard that
+//!   was marked as restored, once.
 //! - `quotas counters:2 streams:1` sets these quotas, and no others, for all namespaces. `for:shop-*` sets them for the
 //!   namespaces that match the pattern, in addition to those that were set before. `usage` shows what the namespace has.
 //! - `slice 10` lets a turn of a batch do 10 units of work, from the next `reopen` on.
@@ -152,6 +152,14 @@ impl Bench {
                 self.check_reopened(&before);
                 String::new()
             }
+            "restored" => {
+                self.seal();
+                let restores: u64 = words[0].parse().unwrap();
+                let mut mark = Vec::new();
+                record::encode_into(&restores, &mut mark);
+                self.stored.insert(record::key::restored(), mark.into());
+                self.line("reopen")
+            }
             "slice" => {
                 self.options.slice_work = words[0].parse().unwrap();
                 String::new()
@@ -204,12 +212,6 @@ impl Bench {
                 self.line("reopen");
                 self.engine.apply_grace_period(self.now);
                 String::new()
-            }
-            "restore" => {
-                self.line("reopen");
-                self.engine.jump_positions();
-                self.seal();
-                self.line("reopen")
             }
             "repeat" => {
                 let (times, commands) = split_number(line);

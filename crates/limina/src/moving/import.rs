@@ -1,7 +1,7 @@
 //! Creates a new store from a file.
 
 use super::file::{Common, FileError, Piece, Reader, Totals};
-use crate::progress::Progress;
+use crate::{progress::Progress, restored};
 use limina_engine::{
     Name, NamespaceId,
     record::{self, NamespaceHead, ShardMeta, key},
@@ -104,7 +104,7 @@ impl<F: BulkLoader> Importing<F> {
         Ok((shard, id))
     }
 
-    /// Writes the record of each shard itself last, when the number of its namespaces is known.
+    /// Writes the records of each shard itself last, when the number of its namespaces is known.
     async fn finish(mut self, common: Common) -> Result<(), Box<dyn Error>> {
         for shard in &mut self.shards {
             let meta = ShardMeta {
@@ -117,7 +117,9 @@ impl<F: BulkLoader> Importing<F> {
             };
             let mut value = Vec::new();
             record::encode_into(&meta, &mut value);
-            shard.records.insert(&vec![Record { key: key::shard_meta(), value: Some(value.into()) }].into());
+            let meta = Record { key: key::shard_meta(), value: Some(value.into()) };
+            // The file is older than what its store did afterwards.
+            shard.records.insert(&vec![meta, restored::mark(1)].into());
         }
         self.write().await?;
         Ok(self.filling.finish().await?)

@@ -31,6 +31,7 @@ mod moving;
 mod quotas;
 mod reference;
 mod refusals;
+mod restored;
 mod tls;
 mod verify;
 

@@ -44,5 +44,9 @@ pub async fn load_engine<J: Journal, T: Table>(
         loaded?;
         page = next.map_err(unreadable)?;
     }
-    Ok(loading.finish())
+    let engine = loading.finish();
+    if let Some(by) = engine.jumped() {
+        tracing::warn!(shard = shard.0, by, "the shard was restored from an older state: its positions jump");
+    }
+    Ok(engine)
 }

@@ -13,6 +13,7 @@
 //! the database cannot be reached, calls fail at once.
 
 mod appends;
+mod at_rest;
 mod checkpoint;
 mod confirms;
 mod connector;
@@ -45,6 +46,7 @@ use crate::{
     segmented::Append,
 };
 use appends::{APPEND_CONNECTIONS, Appends};
+pub use at_rest::append_at_rest;
 use bytes::Bytes;
 use confirms::{CONFIRM_CONNECTIONS, Confirms};
 use connector::Connector;

@@ -1,10 +1,10 @@
 //! Reading a whole database while a node uses it, and loading a new one.
 
-use crate::database::{SHARDS, connect_as_owner, new_database};
+use crate::database::{SHARDS, connect_as_owner, execute, new_database};
 use bytes::Bytes;
 use limina_store::{
     BulkLoader, Journal, Record, Records, Seq, ShardId, ShardStore, ShardStoreOptions, StoreError, Table,
-    postgres::{PostgresLoader, PostgresSnapshot},
+    postgres::{PostgresLoader, PostgresSnapshot, append_at_rest},
 };
 use std::sync::Arc;
 
@@ -94,4 +94,25 @@ async fn a_database_that_a_node_uses_is_not_filled() {
     let words = refusal(PostgresLoader::begin(&url, Some(SHARDS + 1)).await);
     assert!(words.contains("was created with 8 shards"), "{words}");
     PostgresLoader::begin(&url, None).await.unwrap();
+}
+
+/// What is appended while no node runs is read by the next owner, and a node that was suspended cannot append any more.
+#[tokio::test]
+async fn a_database_that_no_node_uses_is_appended_to() {
+    let url = new_database();
+    let suspended = Arc::new(connect_as_owner(&url, 1).await.unwrap());
+    let before = open(&suspended).await;
+    before.append(Seq(1), vec![record("a", Some("1"))]).await.unwrap();
+    let append = async |seq| {
+        let batch = vec![record("a", Some("2")), record("b", Some("2"))].into();
+        append_at_rest(&url, vec![(SHARD, Seq(seq), batch)]).await
+    };
+    assert!(refusal(append(2).await).contains("is in use by a node"));
+    execute(&url, "UPDATE limina.node SET expires_at = now()", &[]).await;
+    assert!(matches!(append(3).await, Err(StoreError::Unavailable(_))), "append 2 is missing");
+    append(2).await.unwrap();
+    before.append(Seq(2), vec![record("a", Some("lost"))]).await.unwrap_err();
+    let owner = open(&Arc::new(connect_as_owner(&url, 2).await.unwrap())).await;
+    holds(scan(&owner).await, &[("a", "2"), ("b", "2")]);
+    assert_eq!(owner.seq(), Seq(2));
 }
