@@ -115,6 +115,11 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, command: clap::Command) -> Result<Exit, Box<dyn Error>> {
+    if is_about_data(cli.command.as_ref()) {
+        // Only the server's user may read the files of its data, which contain secrets of clients. The table's library leaves their mode
+        // to the process.
+        rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    }
     let done = match cli.command {
         None => serve::serve(cli.serve),
         Some(Command::Serve(args)) => serve::serve(args),
@@ -150,6 +155,12 @@ fn not_built(words: &[OsString], mut command: clap::Command) -> Failed {
     }
     let message = format!("unrecognized subcommand '{word}'");
     command.error(clap::error::ErrorKind::InvalidSubcommand, message).exit()
+}
+
+/// Whether the command writes a store's files. It starts no program that would inherit the mode of new files.
+fn is_about_data(command: Option<&Command>) -> bool {
+    use Command::{Import, MarkRestored, Serve, Verify};
+    command.is_none_or(|command| matches!(command, Serve(_) | Import(_) | MarkRestored(_) | Verify(_)))
 }
 
 /// Refuses options that the command has no use for. They belong to the whole command line, because `limina --listen :80` serves,

@@ -4,7 +4,7 @@ use crate::progress::Progress;
 use limina_engine::{Engine, Stats};
 use limina_node::load_engine;
 use limina_store::{
-    ShardId, ShardStore, ShardStoreOptions,
+    ShardId, ShardStore, ShardStoreOptions, StoreError,
     embedded::{Finding, ReadOnlyStore},
 };
 use std::{
@@ -24,19 +24,21 @@ pub(crate) struct VerifyArgs {
 
 /// Checks the directory. Returns an error if it is damaged.
 pub(crate) fn verify(args: VerifyArgs) -> Result<(), Box<dyn Error>> {
-    let mut report = Report { problems: 0, progress: Progress::new() };
+    let mut report = Report { problems: 0, is_damaged: false, progress: Progress::new() };
     let at_rest = ReadOnlyStore::check(&args.directory, &mut |finding| report.finding(finding))?;
     if let Some(at_rest) = at_rest {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(load_shards(at_rest, &args.directory, &mut report));
     }
+    let directory = args.directory.display();
+    let state = if report.is_damaged { "is damaged" } else { "cannot be used as it is" };
     match report.problems {
         0 => {
-            say(&format!("{} is sound", args.directory.display()));
+            say(&format!("{directory} is sound"));
             Ok(())
         }
-        1 => Err(format!("{} is damaged: 1 problem", args.directory.display()).into()),
-        many => Err(format!("{} is damaged: {many} problems", args.directory.display()).into()),
+        1 => Err(format!("{directory} {state}: 1 problem").into()),
+        many => Err(format!("{directory} {state}: {many} problems").into()),
     }
 }
 
@@ -50,6 +52,7 @@ async fn load_shards(at_rest: ReadOnlyStore, directory: &Path, report: &mut Repo
                 loaded.push(engine.stats());
             }
             Err(error) => {
+                report.is_damaged = true;
                 report.problem(&format!(
                     "shard {} in {}: {}",
                     shard.0,
@@ -82,6 +85,9 @@ async fn load(at_rest: &Arc<ReadOnlyStore>, shard: ShardId) -> Result<Engine, Bo
 /// Prints findings, and counts problems.
 struct Report {
     problems: u64,
+    /// Whether a problem is damage. Otherwise every part is as some program has written it, but the parts do not belong together, or have
+    /// another format.
+    is_damaged: bool,
     progress: Progress,
 }
 
@@ -90,7 +96,10 @@ impl Report {
         match finding {
             Finding::Checked(words) => say(&format!("checked: {words}")),
             Finding::Note(words) => say(&format!("note: {words}")),
-            Finding::Problem(error) => self.problem(&crate::chain(&error)),
+            Finding::Problem(error) => {
+                self.is_damaged |= !matches!(error, StoreError::Unusable(_));
+                self.problem(&crate::chain(&error));
+            }
             Finding::Progress(words) => self.progress.report(|| words),
         }
     }

@@ -197,9 +197,10 @@ impl Node {
         let tasks = opened.into_iter().map(|(shard, store, engine)| {
             let (sender, receiver) = service::shard_channel(options.queue.clone());
             service.set_location(shard, Location::Local(Arc::new(sender)));
+            let mut driver = Driver::new(shard, store, context.clone(), receiver);
+            driver.set_gauges(&engine);
             // The shard is loaded and its channel takes requests, so it is ready before its task runs.
             service.set_open(shard, true);
-            let driver = Driver::new(shard, store, context.clone(), receiver);
             let (order, orders) = watch::channel(Order::Serve);
             let (service, stores) = (service.clone(), stores.clone());
             let task = tokio::spawn(async move {

@@ -1,6 +1,7 @@
 //! `limina verify`: what it says of a directory at rest, and how it ends.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
@@ -8,6 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::{Server, limina};
 use crate::ledger::{batch, hold};
+use crate::restored::copy;
 
 const FLAGS: [&str; 6] = ["--journal-segment-mib", "1", "--journal-mib", "2", "--checkpoint-mib", "1"];
 
@@ -131,6 +133,57 @@ fn after_a_crash_it_is_sound() {
     }
     server.kill();
     says(&ends(&verify(server.data()), 0), &["is sound", "1 ledger limits"]);
+}
+
+/// Another format is no damage, and parts that do not belong together are refused with the words of the server.
+#[test]
+fn another_format_and_parts_of_another_age_are_refused_but_are_no_damage() {
+    let home = TempDir::new().expect("a directory");
+    let mut server = filled(&home);
+    let data = server.data().to_path_buf();
+    let is_private =
+        |file: &PathBuf| std::fs::metadata(file).expect("a file").permissions().mode() & 0o777 == 0o600;
+    let open: Vec<PathBuf> = files(&data).into_iter().filter(|file| !is_private(file)).collect();
+    assert!(open.is_empty(), "others may read {open:?}");
+    let replace = |path: &Path, bytes: &[u8]| {
+        let before = std::fs::read(path).expect("a file");
+        std::fs::write(path, bytes).expect("a file");
+        let said = ends(&verify(&data), 1);
+        std::fs::write(path, before).expect("a file");
+        assert!(!said.contains("damaged"), "{said}");
+        said
+    };
+    let old = "limina store, format 2\nshards 64\n";
+    let old = format!("{old}crc32c {:08x}\n", crc32c::crc32c(old.as_bytes()));
+    says(
+        &replace(&data.join("limina.meta"), old.as_bytes()),
+        &["has format 2", "Export it with that limina"],
+    );
+    says(
+        &replace(&data.join("table/version"), b"FJL\x04"),
+        &["has format version 4", "cannot be used as it is"],
+    );
+
+    // The records of an earlier time, with everything else of now.
+    let older = home.path().join("older");
+    copy(&data.join("table/keyspaces/1"), &older);
+    server.start_again();
+    for round in 8..12 {
+        let holds = (0..2000).map(|n| hold(&format!("{round}-{n:0200}"), &[("a", 1)])).collect();
+        server.ledger().post("/hold/batch", batch(holds)).ok();
+    }
+    server.stop();
+    let (now, aside) = (data.join("table/keyspaces/1"), home.path().join("aside"));
+    std::fs::rename(&now, &aside).expect("renamed");
+    copy(&older, &now);
+    let said = ends(&verify(&data), 1);
+    says(&said, &["different ages", "keyspaces/1", "cannot be used as it is"]);
+    let mut serve = limina();
+    let serve = serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data).output();
+    says(&ends(&serve.expect("limina runs"), 1), &["different ages", "keyspaces/1"]);
+    std::fs::remove_dir_all(&now).expect("removed");
+    std::fs::rename(&aside, &now).expect("renamed");
+    ends(&verify(&data), 0);
 }
 
 #[test]

@@ -542,10 +542,19 @@ impl<J: Journal, T: Table> Driver<J, T> {
 
     fn update_gauges(&mut self) {
         if let Some(engine) = self.shard.engine() {
-            self.gauges.set(engine.stats());
-            self.state.set(usize::try_from(engine.resident_bytes()).unwrap_or(usize::MAX));
+            set_gauges(&mut self.gauges, &mut self.state, engine);
         }
     }
+
+    /// Shows what an engine holds that is about to be served.
+    pub(crate) fn set_gauges(&mut self, engine: &Engine) {
+        set_gauges(&mut self.gauges, &mut self.state, engine);
+    }
+}
+
+fn set_gauges(gauges: &mut ShardGauges, state: &mut Account, engine: &Engine) {
+    gauges.set(engine.stats());
+    state.set(usize::try_from(engine.resident_bytes()).unwrap_or(usize::MAX));
 }
 
 /// Waits for the future in `slot`, empties the slot and returns the result. Waits forever if the slot is empty.

@@ -1,11 +1,12 @@
 //! A shard that takes long to load. The runtime of these tests has one worker, which loading must not block.
 
-use super::{SHARDS, info, memory, namespace_in, panics::join, start, store::FaultyStore, submit};
-use limina_node::{NodeOptions, Unavailable};
+use super::{SHARDING, SHARDS, info, memory, namespace_in, panics::join, start, store::FaultyStore, submit};
+use limina_node::{Metrics, Node, NodeOptions, Service, Unavailable};
 use limina_store::{
     NodeId, ShardId,
     memory::{AppendFault, Cluster, MemoryOptions},
 };
+use prometheus_client::{encoding::text::encode, registry::Registry};
 use std::sync::Arc;
 
 const SLOW: ShardId = ShardId(0);
@@ -43,5 +44,30 @@ async fn a_shard_that_is_taken_over_does_not_delay_another() {
 
     loading.go_on();
     submit(&service, &namespace_in(SLOW), "served").await.expect("the shard serves");
+    node.stop().await;
+}
+
+/// As soon as the shards are shown as open, the gauges have what is in them: a scrape right after `/readyz` must not see zeros.
+#[tokio::test]
+async fn gauges_have_their_values_before_the_tasks_of_the_shards_run() {
+    let store = memory();
+    let (service, node) = start(&store, NodeOptions::default()).await;
+    for shard in [SLOW, OTHER] {
+        submit(&service, &namespace_in(shard), "stored").await.expect("the shard serves");
+    }
+    node.stop().await;
+
+    let (metrics, mut registry) = (Metrics::new(), Registry::default());
+    metrics.register(&mut registry);
+    let service = Service::new(metrics.clone());
+    let node =
+        Node::start(service.clone(), metrics, store.clone(), store.clone(), SHARDING, NodeOptions::default());
+    let node = node.await.expect("every shard opens");
+    assert!(service.cluster().shards.iter().all(|shard| shard.is_open));
+    // The runtime has one thread, so no task has run since.
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("written to memory");
+    assert!(text.contains("limina_namespaces 2\n"), "{text}");
+    assert!(text.contains("limina_event_streams 2\n"), "{text}");
     node.stop().await;
 }
