@@ -12,6 +12,7 @@ use limina_engine::{Command, Engine, Name, Page, Request, Time};
 use limina_shard::ShardClock;
 use limina_store::{Journal, NodeId, ShardId, ShardStore, StoreError, Table, Tenure};
 use std::{
+    collections::BTreeMap,
     error::Error,
     sync::Arc,
     time::{Duration, Instant},
@@ -145,7 +146,7 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
         }
         let (shard, metrics) = (self.shard, self.context.metrics.clone());
         let jumping = async move {
-            driver::jump_if_restored(&store, shard, &mut engine, None, &metrics).await?;
+            driver::jump_if_restored(&store, shard, &mut engine, &BTreeMap::new(), &metrics).await?;
             Ok((store, engine))
         };
         self.context.opener.run(jumping).await

@@ -314,7 +314,10 @@ impl Meter {
                 let live = live(entries, per, now);
                 let is_new = live.last().is_none_or(|(time, _)| *time < now);
                 let after = live.len() + usize::from(is_new);
-                resident::heap(after * size_of::<(Time, u64)>()).saturating_sub(state.heap())
+                // A full vector doubles.
+                let room =
+                    if after <= entries.capacity() { 0 } else { after.max(2 * entries.capacity()).max(4) };
+                resident::heap(room * size_of::<(Time, u64)>()).saturating_sub(state.heap())
             }
             _ => 0,
         }

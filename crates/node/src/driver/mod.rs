@@ -35,7 +35,10 @@ use limina_store::{
 use news::News;
 use restored::Positions;
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::{Mutex, watch},
+    time::Instant,
+};
 
 /// How long to wait before a shard that could not be opened is opened again.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
@@ -178,7 +181,7 @@ pub(crate) struct Driver<J, T> {
     full_until: Option<Instant>,
     /// What the shard's memory had when it was lost, until the shard is open again. Only for a store that other nodes share: such a store may
     /// have gone back to an older state.
-    lost_positions: Option<Arc<Positions>>,
+    lost_positions: Arc<Mutex<Positions>>,
     /// Whether the log has said that the shard cannot be opened, since it was open last.
     is_failure_logged: bool,
 }
@@ -227,7 +230,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             opening: None,
             checking: None,
             full_until: None,
-            lost_positions: None,
+            lost_positions: Arc::default(),
             is_failure_logged: false,
         }
     }
@@ -437,7 +440,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         engine.set_audit_kept(self.audit_kept);
         self.shard.handle_opened(engine, now, opening);
         self.is_failure_logged = false;
-        self.lost_positions = None;
+        self.lost_positions = Arc::default();
         self.update_gauges();
         self.service.set_open(self.id, true);
     }
@@ -461,10 +464,6 @@ impl<J: Journal, T: Table> Driver<J, T> {
         self.fetching = None;
         self.receiver.handle_lost();
         let memory = self.shard.handle_lost(loss);
-        if let Some(engine) = memory.as_ref().filter(|_| self.service.others().is_some()) {
-            let positions = engine.positions().map(|(name, position)| (name.clone(), position));
-            self.lost_positions = Some(Arc::new(positions.collect()));
-        }
         self.service.set_open(self.id, false);
         self.reopen(Duration::ZERO, memory);
     }
@@ -474,11 +473,15 @@ impl<J: Journal, T: Table> Driver<J, T> {
     fn reopen(&mut self, pause: Duration, memory: Option<Engine>) {
         let (store, shard, opener) = (self.store.clone(), self.id, self.opener.clone());
         let (before, metrics) = (self.lost_positions.clone(), self.metrics.clone());
+        let is_shared = self.service.others().is_some();
         let opening = async move {
+            if let Some(positions) = memory.as_ref().filter(|_| is_shared).map(restored::positions) {
+                *before.lock().await = positions;
+            }
             drop(memory);
             store.retake().await.map_err(|source| OpenError::Store { shard: shard.0, source })?;
             let mut engine = load_engine(&store, shard).await?;
-            jump_if_restored(&store, shard, &mut engine, before.as_deref(), &metrics).await?;
+            jump_if_restored(&store, shard, &mut engine, &*before.lock().await, &metrics).await?;
             Ok(engine)
         };
         self.opening = Some(Box::pin(async move {

@@ -12,28 +12,36 @@ use std::{collections::BTreeMap, fmt::Write};
 const NAMED: usize = 8;
 
 /// The position of every namespace in a shard's memory.
-pub(super) type Positions = BTreeMap<Name, Position>;
+pub(crate) type Positions = BTreeMap<Name, Position>;
+
+pub(super) fn positions(engine: &Engine) -> Positions {
+    engine.positions().map(|(name, position)| (name.clone(), position)).collect()
+}
 
 /// If the store has gone back to an older state, which the engine was loaded from, this leaves out positions, and stores that. `before` is
-/// what the shard served until then, if it was served here.
+/// what the shard served here until then.
 pub(crate) async fn jump_if_restored<J: Journal, T: Table>(
     store: &ShardStore<J, T>,
     shard: ShardId,
     engine: &mut Engine,
-    before: Option<&Positions>,
+    before: &Positions,
     metrics: &Metrics,
 ) -> Result<(), OpenError> {
     let Some(lost) = store.lost() else { return Ok(()) };
-    let positions = LostPositions::between(before, engine);
+    let failed = |source| OpenError::Store { shard: shard.0, source };
+    // If there is much to write, an append waits for a checkpoint, and nobody else makes one before the shard is open.
+    if store.backlog().due {
+        store.checkpoint().await.map_err(failed)?;
+    }
+    let positions = LostPositions::between(before, &positions(engine));
     engine.jump_positions();
     let appended = store.append(store.seq().next(), batch(&engine.seal().writes)).await;
     appended.map_err(|error| {
-        let source = match error {
+        failed(match error {
             AppendError::NotDone(source) | AppendError::Unknown(source) => source,
             AppendError::Full => StoreError::Unavailable("the storage is full".to_owned()),
             AppendError::Fenced => StoreError::Unavailable("another owner has taken the shard".to_owned()),
-        };
-        OpenError::Store { shard: shard.0, source }
+        })
     })?;
     report(shard, lost, &positions, metrics);
     Ok(())
@@ -64,10 +72,9 @@ struct LostPositions {
 }
 
 impl LostPositions {
-    fn between(before: Option<&Positions>, engine: &Engine) -> LostPositions {
-        let stored: Positions = engine.positions().map(|(name, at)| (name.clone(), at)).collect();
+    fn between(before: &Positions, stored: &Positions) -> LostPositions {
         let mut lost = LostPositions::default();
-        for (name, last) in before.into_iter().flatten() {
+        for (name, last) in before {
             let stored = stored.get(name).copied().unwrap_or(Position(0));
             let Some(count) = last.0.checked_sub(stored.0).filter(|count| *count > 0) else { continue };
             lost.namespaces += 1;
@@ -79,5 +86,28 @@ impl LostPositions {
             }
         }
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_lost_is_counted_and_some_of_it_is_named() {
+        let positions = |ranges: &[(&str, u64)]| -> Positions {
+            ranges.iter().map(|(name, last)| (Name::new(*name).expect("a name"), Position(*last))).collect()
+        };
+        let check = |before: &[(&str, u64)], stored: &[(&str, u64)], expect: (usize, u64, &str)| {
+            let lost = LostPositions::between(&positions(before), &positions(stored));
+            assert_eq!((lost.namespaces, lost.count, &lost.text[..]), expect);
+        };
+        check(&[], &[("a", 7)], (0, 0, ""));
+        check(&[("a", 7)], &[("a", 7)], (0, 0, ""));
+        check(&[("a", 9), ("b", 3), ("c", 2)], &[("a", 7), ("c", 2)], (2, 5, "a 8–9, b 1–3"));
+        let many: Vec<(String, u64)> = (0..20).map(|n| (format!("n{n:02}"), 1)).collect();
+        let many: Vec<(&str, u64)> = many.iter().map(|(name, last)| (&name[..], *last)).collect();
+        let lost = LostPositions::between(&positions(&many), &Positions::new());
+        assert_eq!((lost.namespaces, lost.count, lost.text.matches(", ").count()), (20, 20, NAMED - 1));
     }
 }
