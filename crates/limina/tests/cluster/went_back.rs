@@ -76,7 +76,10 @@ fn nodes_serve_the_older_state_and_repeat_no_token() {
     for follower in &mut followers {
         reach(follower, clock);
         let (_, Follower { incubating, jumps, .. }) = follower;
-        assert_eq!((incubating.keys().collect::<Vec<_>>(), *jumps), (vec!["early", "later"], 1));
+        assert_eq!(
+            (incubating.keys().map(String::as_str).collect::<Vec<_>>(), *jumps),
+            (vec!["early", "later"], 1)
+        );
     }
     drop(followers);
     for node in 0..2 {

@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_was_lost_is_counted_and_some_of_it_is_named() {
         let positions = |ranges: &[(&str, u64)]| -> Positions {
-            ranges.iter().map(|(name, last)| (Name::new(*name).expect("a name"), Position(*last))).collect()
+            ranges.iter().map(|(name, last)| (Name::new(name).expect("a name"), Position(*last))).collect()
         };
         let check = |before: &[(&str, u64)], stored: &[(&str, u64)], expect: (usize, u64, &str)| {
             let lost = LostPositions::between(&positions(before), &positions(stored));

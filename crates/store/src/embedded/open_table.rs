@@ -293,8 +293,8 @@ impl OpenTable {
     ) -> Result<(), StoreError> {
         self.records.iter().try_for_each(|guard| {
             let (shard, members) = self.checked(guard)?;
-            let records = members.iter().filter(|(key, _)| key != POINTS);
-            records.map(|(key, value)| each(shard, key, value)).collect()
+            let mut records = members.iter().filter(|(key, _)| key != POINTS);
+            records.try_for_each(|(key, value)| each(shard, key, value))
         })
     }
 

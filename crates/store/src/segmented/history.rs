@@ -60,7 +60,9 @@ impl Shard {
 
     /// Forgets the appends up to the end of this segment, which is released.
     pub(super) fn forget(&mut self, segment: u64) {
-        while let Some(append) = self.entries.pop_front_if(|append| append.segment <= segment) {
+        while self.entries.front().is_some_and(|append| append.segment <= segment)
+            && let Some(append) = self.entries.pop_front()
+        {
             self.base = append.digest;
         }
     }
