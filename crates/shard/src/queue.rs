@@ -16,7 +16,7 @@ pub(crate) struct Queue<T> {
     /// The namespaces with waiting requests, in the order of their turns.
     turns: VecDeque<Name>,
     len: usize,
-    /// The namespaces whose first waiting request is done in part.
+    /// The namespaces whose first waiting request is done in part, or whose last one was a long one. The others go first.
     held_up: HashSet<Name>,
 }
 
@@ -56,7 +56,7 @@ impl<T> Queue<T> {
         self.len - lines.map(|line| line.requests.len()).sum::<usize>()
     }
 
-    /// The namespaces with a request that is done in part. The others of the namespace wait for it.
+    /// The namespaces that wait until all others have had their turn.
     pub(crate) fn held_up(&self) -> &HashSet<Name> {
         &self.held_up
     }
@@ -77,9 +77,16 @@ impl<T> Queue<T> {
     pub(crate) fn push_unfinished(&mut self, ticket: T, job: Job) {
         let name = job.request.namespace.clone();
         self.line(&name, VecDeque::push_back).push_front((ticket, job));
-        self.turns.retain(|other| *other != name);
-        self.held_up.insert(name.clone());
-        self.turns.push_back(name);
+        self.end_turn(&name);
+    }
+
+    /// Lets all other namespaces have their turn before the requests of this one go on.
+    pub(crate) fn end_turn(&mut self, name: &Name) {
+        if self.lines.contains_key(name) {
+            self.turns.retain(|other| other != name);
+            self.turns.push_back(name.clone());
+            self.held_up.insert(name.clone());
+        }
     }
 
     fn line(&mut self, name: &Name, add_turn: fn(&mut VecDeque<Name>, Name)) -> &mut VecDeque<(T, Job)> {

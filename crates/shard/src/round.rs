@@ -6,7 +6,7 @@ use crate::{
     queue::{Queue, RoundSize},
     shard::Options,
 };
-use limina_engine::{Applied, Due, Job, Missing, Read, Time, timers::TimerKey};
+use limina_engine::{Applied, Due, Job, Missing, Name, Read, Time, timers::TimerKey};
 use std::collections::VecDeque;
 
 /// A sweep gets a slice at least once in this many batches.
@@ -217,7 +217,16 @@ impl<T> Open<T> {
                     if let Some(Applied::Done { is_relaxed, .. }) = &mut applied {
                         *is_relaxed &= may_relax;
                     }
+                    let spent = self.engine.take_work();
+                    self.building.work += spent;
+                    let is_long = spent > self.engine.slice_work();
+                    let namespace = work.namespace().filter(|_| is_long).cloned();
                     self.record_decision(round.now, work, may_be_partly_stored, applied, outputs);
+                    if let Some(namespace) = namespace {
+                        put_back(&mut round, &namespace, queue);
+                        queue.end_turn(&namespace);
+                        outputs.push_back(Output::Unfinished);
+                    }
                 }
             }
             // Shard time has reached this round's instant, and nothing due by then may be left when a client of the round is
@@ -269,16 +278,7 @@ impl<T> Open<T> {
         } else {
             outputs.push_back(Output::Unfinished);
         }
-        let is_behind = |work: &Work<T>| matches!(work, Work::Request(_, other) if other.request.namespace == job.request.namespace);
-        if round.work.iter().any(is_behind) {
-            let (behind, others) = round.work.drain(..).partition::<Vec<_>, _>(is_behind);
-            round.work.extend(others);
-            for work in behind.into_iter().rev() {
-                if let Work::Request(ticket, job) = work {
-                    queue.push_front(ticket, job);
-                }
-            }
-        }
+        put_back(round, &job.request.namespace, queue);
         queue.push_unfinished(ticket, job);
     }
 
@@ -306,7 +306,29 @@ impl<T> Open<T> {
     }
 }
 
+/// Puts the requests of a namespace that the round has not begun back into the queue.
+fn put_back<T>(round: &mut Round<T>, namespace: &Name, queue: &mut Queue<T>) {
+    let is_behind = |work: &Work<T>| work.namespace() == Some(namespace);
+    if round.work.iter().any(is_behind) {
+        let (behind, others) = round.work.drain(..).partition::<Vec<_>, _>(is_behind);
+        round.work.extend(others);
+        for work in behind.into_iter().rev() {
+            if let Work::Request(ticket, job) = work {
+                queue.push_front(ticket, job);
+            }
+        }
+    }
+}
+
 impl<T> Work<T> {
+    /// The namespace of a request.
+    fn namespace(&self) -> Option<&Name> {
+        match self {
+            Work::Request(_, job) => Some(&job.request.namespace),
+            Work::Due(_) => None,
+        }
+    }
+
     /// The number of a batch's items that are decided.
     fn done(&self) -> usize {
         match self {

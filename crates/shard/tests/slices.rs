@@ -6,7 +6,9 @@ use limina_engine::{
     decisions::{self, BatchItem, Decide, Parts},
     key_values::Value,
     ledger::{Reply, ValuesReply},
+    limiter::{self, Change, NewRule, RuleChange, Take},
     locks::{Lock, Mode},
+    selection::Selection,
 };
 use limina_shard::{Failure, Loss, Options};
 
@@ -97,6 +99,44 @@ fn namespaces_take_turns() {
     assert!(place < 150, "{place}");
     let red: Vec<_> = bench.answered().into_iter().filter(|name| name != "blue").collect();
     assert_eq!(red, (0..400).map(|number| format!("red {number}")).collect::<Vec<_>>());
+}
+
+fn rule(rule_name: &str) -> Command {
+    let new = NewRule {
+        name: name(rule_name),
+        group_by: vec!["user".into()],
+        selection: Selection::default(),
+        limit: limiter::Limit::AtMost(1_000),
+        window: Some(limiter::Window::Fixed { per: Millis(1_000) }),
+        shadow: false,
+        durability: None,
+        description: None,
+    };
+    Command::Limiter(limiter::Command::Change(RuleChange::new(Change::CreateRule(new)).unwrap()))
+}
+
+/// How much work a check is depends on the rules that apply, so it is known only afterwards. A long check ends the turn of its
+/// namespace, whichever requests of it were taken together.
+#[test]
+fn a_check_with_many_rules_ends_the_turn_of_its_namespace() {
+    let mut bench = bench();
+    for number in 0..100 {
+        bench.ask("red", rule(&format!("rule {number}")));
+    }
+    bench.ask("blue", limit("a"));
+    let user = KeyValues::new(vec![("user", Value::<&str>::Integer(1))]).unwrap();
+    let check = limiter::Check::new(vec![Take::new(user, 1).unwrap()]).unwrap();
+    for number in 0..20 {
+        let command = Command::Limiter(limiter::Command::Check(check.clone()));
+        bench.send(&format!("red {number}"), "red", None, command);
+    }
+    bench.send("blue", "blue", None, hold("op"));
+    bench.run();
+    let answered = bench.answered();
+    let place = answered.iter().position(|name| name == "blue").unwrap();
+    assert!(place <= 2, "{answered:?}");
+    let red: Vec<_> = answered.into_iter().filter(|name| name != "blue").collect();
+    assert_eq!(red, (0..20).map(|number| format!("red {number}")).collect::<Vec<_>>());
 }
 
 /// After a failed append, a batch with a key continues behind the items that are stored, whichever these are.

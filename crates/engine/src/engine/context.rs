@@ -147,6 +147,7 @@ impl Context {
             true => self.granting.insert(*id),
             false => self.granting.remove(id),
         };
+        self.work += families.limiter.take_work();
         let is_changed = (head.position, head.replies) != before;
 
         let sizes = sizes_of(head, families, waits);

@@ -112,16 +112,12 @@ fn run_slice(
             turn.begin_family(families.limiter.resident_bytes());
             let may_relax = request.idempotency.is_none();
             let progress = &mut progress.limiter;
-            limiter::check_batch::run(
-                &mut families.limiter,
-                turn,
-                checks,
-                may_relax,
-                progress,
-                slice,
-                max_answer,
-            )
-            .map_err(CannotRun::from)
+            let limiter = &mut families.limiter;
+            let ran =
+                limiter::check_batch::run(limiter, turn, checks, may_relax, progress, slice, max_answer);
+            // The slice has counted it.
+            limiter.take_work();
+            ran.map_err(CannotRun::from)
         }
         BatchCommand::Operations(items) => {
             let (decisions, mut families) = families.split();

@@ -30,6 +30,7 @@ use crate::{
     turn::{BatchChanges, Turn},
 };
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
+use core::cell::Cell;
 use hashbrown::HashMap;
 
 /// An estimate of the bytes of a stored counter without its key-values.
@@ -54,6 +55,8 @@ pub(crate) struct Limiter {
     pub(super) rule_changes: RuleChangeQueue,
     pub(super) is_write_timer_set: bool,
     pub(super) is_idle_timer_set: bool,
+    /// Work that was done and that the weights of requests do not contain: see [`Limiter::charge`].
+    work: Cell<usize>,
     /// The latest time at which a lease or a decision took from limits. Not stored: at an opening it is the last stored time.
     pub(super) last_taken_at: Option<Time>,
 }
@@ -85,6 +88,19 @@ impl Sizes {
 }
 
 impl Limiter {
+    /// Counts the work of a request to which so many rules and groups apply. How many they are is not known beforehand.
+    pub(super) fn charge(&self, applying: usize) {
+        /// So much is in the weight of a request.
+        const WEIGHED: usize = 64;
+        // What was found is asked and taken from later.
+        self.work.set(self.work.get() + (2 * applying).saturating_sub(WEIGHED));
+    }
+
+    /// Takes the work since the last call.
+    pub(crate) fn take_work(&self) -> usize {
+        self.work.take()
+    }
+
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes {
             rules: self.rules.len(),

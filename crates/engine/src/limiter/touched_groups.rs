@@ -90,6 +90,7 @@ impl TouchedGroups {
             work += 1;
         }
         work += groups.len();
+        limiter.charge(work);
         Ok(TouchedGroups { groups, work })
     }
 

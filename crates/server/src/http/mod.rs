@@ -72,7 +72,10 @@ use std::{
     },
     time::Duration,
 };
-use tokio::sync::watch;
+use tokio::{
+    sync::{Semaphore, watch},
+    task::spawn_blocking,
+};
 
 /// How an [`App`] serves.
 pub struct AppOptions {
@@ -229,7 +232,11 @@ impl App {
         command: Command,
         success: StatusCode,
     ) -> Result<Response, Failure> {
-        status::answer(self.ask(scope, idempotency, command).await, success)
+        let result = self.ask(scope, idempotency, command).await;
+        if status::limiter::limits(&result) > MANY_LIMITS {
+            return encode_aside(move || status::answer(result, success)).await;
+        }
+        status::answer(result, success)
     }
 
     /// The metrics of a call of other nodes.
@@ -306,6 +313,20 @@ async fn method_not_allowed(request: Request) -> Failure {
         Code::MethodNotAllowed,
         "The path does not support this method. The header Allow lists those that it supports.",
     )
+}
+
+/// An answer with more limits than this is encoded aside.
+const MANY_LIMITS: usize = 512;
+
+/// Encodes a long answer on a thread that may block. Encoding megabytes takes many milliseconds, and the requests of other clients
+/// would wait for it. One answer is encoded at a time, so most of the processors' time is left to other requests.
+async fn encode_aside<R: Send + 'static>(encode: impl FnOnce() -> R + Send + 'static) -> R {
+    static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
+    let _turn = ONE_AT_A_TIME.acquire().await.expect("the semaphore is never closed");
+    match spawn_blocking(encode).await {
+        Ok(answer) => answer,
+        Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+    }
 }
 
 /// An answer with a JSON body.

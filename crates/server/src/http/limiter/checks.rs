@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        App,
+        App, MANY_LIMITS, encode_aside,
         extract::{Batched, Call, Changing, Paging, Searching, Unparsed},
         from_wire::{CheckedBatch, batch as checked_batch, limiter as from_wire, query},
         json, json_of_size, status,
@@ -54,7 +54,10 @@ pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unpa
     match app.ask(namespace, idempotency, command).await {
         Ok(Outcome::Limiter(Ok(Reply::Batch(decisions)))) => {
             let expected = decisions.iter().map(expected_bytes).sum();
-            Ok(json_of_size(StatusCode::OK, &to_wire::check_batch(&decisions, problems), expected))
+            let is_long = decisions.iter().map(limits_of).sum::<usize>() > MANY_LIMITS;
+            let encode =
+                move || json_of_size(StatusCode::OK, &to_wire::check_batch(&decisions, problems), expected);
+            Ok(if is_long { encode_aside(encode).await } else { encode() })
         }
         other => status::answer(other, StatusCode::OK),
     }
@@ -64,7 +67,11 @@ pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unpa
 fn expected_bytes(result: &Result<Decision, Refusal>) -> usize {
     const ITEM: usize = 64;
     const LIMIT: usize = 192;
-    ITEM + LIMIT * result.as_ref().map_or(0, |decision| decision.limits.len())
+    ITEM + LIMIT * limits_of(result)
+}
+
+fn limits_of(result: &Result<Decision, Refusal>) -> usize {
+    result.as_ref().map_or(0, |decision| decision.limits.len())
 }
 
 /// Take from a counter, or give back to it.

@@ -13,9 +13,29 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use limina_engine::limiter::{Decision, ManagedRule, Refusal, Reply};
+use limina_engine::{
+    Outcome,
+    limiter::{Decision, ManagedRule, Refusal, Reply},
+};
+use limina_node::Unavailable;
 use limina_wire::problem::MEDIA_TYPE;
 use serde_json::{Value, json};
+
+/// The number of limits that the answer contains.
+pub(crate) fn limits(result: &Result<Outcome, Unavailable>) -> usize {
+    match result {
+        Ok(Outcome::Limiter(
+            Ok(
+                Reply::Allowed(decision)
+                | Reply::Set(decision)
+                | Reply::Moved { decision, .. }
+                | Reply::LeaseTaken { decision, .. },
+            )
+            | Err(Refusal::LimitReached(decision)),
+        )) => decision.limits.len(),
+        _ => 0,
+    }
+}
 
 pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure> {
     let reply = match result {
