@@ -1,12 +1,16 @@
 //! A batch: the decisions that become durable with one append.
 
 use crate::output::{Failure, Output, Reply};
+use bytes::Bytes;
 use limina_engine::{Effect, Outcome, Time};
+use std::ops::Range;
 
 /// Decisions that wait for durability.
 pub(crate) struct Batch<T> {
     pub(crate) replies: Vec<PendingReply<T>>,
     pub(crate) effects: Vec<Effect>,
+    /// See [`Output::Discard`].
+    pub(crate) discards: Vec<Range<Bytes>>,
     /// The number of requests and timers. A full batch takes no more.
     pub(crate) count: usize,
     /// The work of the engine, in units of about a microsecond. A full batch takes no more.
@@ -31,6 +35,7 @@ impl<T> Default for Batch<T> {
         Batch {
             replies: Vec::new(),
             effects: Vec::new(),
+            discards: Vec::new(),
             count: 0,
             work: 0,
             is_empty: true,

@@ -152,6 +152,7 @@ impl<T> Open<T> {
         let sealed = self.engine.seal();
         let mut batch = std::mem::take(&mut self.building);
         batch.effects = sealed.effects;
+        batch.discards = self.engine.take_discards();
         let requests = batch.replies.len();
         self.in_flight = Some(batch);
         if sealed.writes.is_empty() {

@@ -1,7 +1,8 @@
 //! The interface of a shard: the outputs that its driver carries out, and the kinds of failures and openings.
 
+use bytes::Bytes;
 use limina_engine::{Effect, Outcome, Read, Request, Time, Writes};
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// An action for the driver. Outputs must be carried out in order.
 #[derive(Debug)]
@@ -51,6 +52,10 @@ pub enum Output<T> {
     Unfinished,
     /// Carry out an effect.
     Effect(Effect),
+    /// Nobody looks up the records of this range any more: the deletion of their namespace is durable. The store may drop them all at
+    /// once. Until it has, [`Shard::handle_scans`](crate::Shard::handle_scans) should make the sweeps wait, which remove one by
+    /// one what it keeps.
+    Discard(Range<Bytes>),
 }
 
 /// The reply to a request.

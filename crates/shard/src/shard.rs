@@ -163,6 +163,7 @@ impl<T> Shard<T> {
         let open = self.open.as_mut().expect("only an open shard appends");
         let batch = open.in_flight.take().expect("something was in flight");
         self.outputs.extend(batch.effects.into_iter().map(Output::Effect));
+        self.outputs.extend(batch.discards.into_iter().map(Output::Discard));
         let replies = batch.replies.into_iter();
         self.outputs.extend(replies.map(|PendingReply { ticket, decided_at, order, outcome, .. }| {
             Output::Reply(Reply { ticket, decided_at: Some(decided_at), order, result: Ok(outcome) })

@@ -186,6 +186,23 @@ fn without_a_key_the_outcome_of_a_cut_batch_is_unknown() {
     }
 }
 
+/// The store may drop the records of a deleted namespace at once, but not before the deletion is durable: a lost deletion has not
+/// happened.
+#[test]
+fn a_deleted_namespace_is_discarded_when_its_deletion_is_durable() {
+    for (loss, is_lost) in [(None, false), (Some(Loss::NotDone), true)] {
+        let mut bench = Bench::new(4_096, Options::default());
+        bench.ask("red", limit("a"));
+        if let Some(loss) = loss {
+            bench.lose_append(0, loss, false);
+        }
+        bench.send("delete", "red", None, Command::DeleteNamespace);
+        bench.run();
+        assert_eq!(bench.reply("delete").is_err(), is_lost);
+        assert_eq!(bench.discarded.len(), if is_lost { 0 } else { 3 }, "{:?}", bench.discarded);
+    }
+}
+
 /// If the disk fills up, a batch that is under way is finished. The reserve has room for it.
 #[test]
 fn a_batch_that_has_begun_uses_the_reserve() {

@@ -44,6 +44,17 @@ pub trait Table: Send + Sync + 'static {
         records: Arc<Records>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Drops records with `from <= key < to`, which nobody looks up any more: all of them, some, or none, whatever costs little. The
+    /// caller removes the others one by one. A dropped record may come back if it was removed before this call, and not since.
+    fn discard(
+        &self,
+        _shard: ShardId,
+        _from: Bytes,
+        _to: Bytes,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Ok(()))
+    }
+
     /// Whether the table stores filters of its keys. A table whose look-ups cost little needs none.
     fn has_filters(&self) -> bool {
         false

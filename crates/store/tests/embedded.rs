@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use limina_store::{
     Answer, BulkLoader, FreeSpace, Journal, Read, Record, Records, Seq, ShardId, ShardStore,
-    ShardStoreOptions, StoreError,
+    ShardStoreOptions, StoreError, Table,
     embedded::{Embedded, EmbeddedLoader, EmbeddedOptions},
 };
 use std::{
@@ -39,6 +39,46 @@ fn records(from: u32, to: u32) -> Vec<Record> {
 
 async fn shard(store: &Arc<Embedded>) -> Result<ShardStore<Embedded, Embedded>, StoreError> {
     ShardStore::open(store.clone(), store.clone(), SHARD, ShardStoreOptions::default()).await
+}
+
+/// The bytes of all files in a directory.
+fn table_bytes(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry"));
+    let bytes = entries.map(|entry| match entry.file_type().expect("a type").is_dir() {
+        true => table_bytes(&entry.path()),
+        false => entry.metadata().map_or(0, |metadata| metadata.len()),
+    });
+    bytes.sum()
+}
+
+/// Records of a deleted namespace are dropped with their files, and others stay.
+#[tokio::test]
+async fn discarded_records_give_their_space_back_at_once() {
+    let directory = directory();
+    let store = Arc::new(Embedded::open(directory.path(), options()).expect("open"));
+    let shard = shard(&store).await.expect("shard");
+    for batch in 0..3 {
+        let from = batch * 20_000;
+        shard.append(Seq(u64::from(batch) + 1), records(from, from + 20_000)).await.expect("append");
+        shard.checkpoint().await.expect("checkpoint");
+    }
+    let table = directory.path().join("table/keyspaces");
+    let before = table_bytes(&table);
+    shard.discard(key(20_000), key(40_000)).await.expect("discard");
+    let scan = |from, to| store.scan(SHARD, key(from), key(to), 100_000);
+    assert!(scan(20_000, 40_000).await.expect("scan").is_empty());
+    assert_eq!(scan(0, 60_000).await.expect("scan").len(), 40_000);
+    // fjall deletes the files a moment later.
+    let begun = Instant::now();
+    while table_bytes(&table) * 4 > before * 3 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{before} bytes, and {} now", table_bytes(&table));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(shard);
+    store.close().await.expect("close");
+    drop(store);
+    let store = Arc::new(Embedded::open(directory.path(), options()).expect("open"));
+    assert_eq!(store.scan(SHARD, key(0), key(60_000), 100_000).await.expect("scan").len(), 40_000);
 }
 
 /// A store with records in the table, from several ingestions, and some only in the journal.

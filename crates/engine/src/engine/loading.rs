@@ -11,7 +11,7 @@ use crate::{
     },
     sweep::Sweeping,
 };
-use alloc::{boxed::Box, collections::BTreeMap};
+use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use bytes::Bytes;
 use core::fmt;
 use hashbrown::HashMap;
@@ -85,6 +85,7 @@ impl Loading {
             sweeps: BTreeMap::new(),
             next_wait: 1,
             jumped: None,
+            discards: Vec::new(),
         };
         Loading { engine, current: None, restores: None }
     }

@@ -34,7 +34,9 @@ use crate::{
     timers::{Timer, TimerKey, TimerSource},
 };
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
+use bytes::Bytes;
 use context::{Context, Garbage};
+use core::ops::Range;
 use hashbrown::HashMap;
 use namespace::{Families, Namespace};
 
@@ -52,6 +54,8 @@ pub struct Engine {
     next_wait: u64,
     /// How far positions jumped when the engine was loaded, if the shard was restored from an older state.
     jumped: Option<u64>,
+    /// See [`Engine::take_discards`].
+    discards: Vec<Range<Bytes>>,
     context: Context,
 }
 
@@ -199,6 +203,7 @@ impl Engine {
         self.meta.position_floor = self.meta.position_floor.max(head.position);
         self.context.changes.remove(key::namespace(id));
         for range in key::namespace_ranges(id) {
+            self.discards.push(range.clone());
             self.begin_sweep(range);
         }
         let context = &mut self.context;
@@ -310,6 +315,12 @@ impl Engine {
         let (writes, effects) = context.changes.take();
         context.sealed = writes;
         Sealed { writes: context.sealed.writes().clone(), effects }
+    }
+
+    /// Takes the ranges of the records of namespaces that were deleted since the last call. When the batch of the deletions is
+    /// durable, nobody looks these records up any more, so the store may drop all of them at once. Sweeps remove what it keeps.
+    pub fn take_discards(&mut self) -> Vec<Range<Bytes>> {
+        core::mem::take(&mut self.discards)
     }
 
     /// Takes the answers to requests that waited, in order. Like every outcome, an answer may be released once its batch is

@@ -37,6 +37,7 @@ use restored::Positions;
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
 use tokio::{
     sync::{Mutex, watch},
+    task::JoinHandle,
     time::Instant,
 };
 
@@ -184,6 +185,8 @@ pub(crate) struct Driver<J, T> {
     lost_positions: Arc<Mutex<Positions>>,
     /// Whether the log has said that the shard cannot be opened, since it was open last.
     is_failure_logged: bool,
+    /// The table is dropping the records of deleted namespaces.
+    discarding: Vec<JoinHandle<()>>,
 }
 
 impl<J: Journal, T: Table> Driver<J, T> {
@@ -232,6 +235,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             full_until: None,
             lost_positions: Arc::default(),
             is_failure_logged: false,
+            discarding: Vec::new(),
         }
     }
 
@@ -282,7 +286,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let is_full = self.full_until.is_some_and(|until| polled_at < until);
             self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
             self.shard.handle_tenure(self.tenure_guard.is_sure(self.served_since));
-            let do_sweeps_wait = self.shard.has_sweeps() && !self.store.prepare_scan();
+            self.discarding.retain(|discarding| !discarding.is_finished());
+            let do_sweeps_wait =
+                self.shard.has_sweeps() && (!self.discarding.is_empty() || !self.store.prepare_scan());
             self.shard.handle_scans(!do_sweeps_wait);
             let mut is_unfinished = false;
             while !is_unfinished && let Some(output) = self.shard.poll(now) {

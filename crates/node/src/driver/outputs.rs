@@ -2,6 +2,7 @@
 
 use super::Driver;
 use crate::service::{NotDecided, Ticket};
+use bytes::Bytes;
 use limina_engine::{Effect, Name, Read, ReadResult, Writes, record};
 use limina_shard::{Loss, Output};
 use limina_store::{
@@ -11,6 +12,7 @@ use limina_store::{
 use std::{
     error::Error,
     future::Future,
+    ops::Range,
     panic::resume_unwind,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -44,7 +46,20 @@ impl<J: Journal, T: Table> Driver<J, T> {
             // Only the simulator needs to know when a request begins to wait.
             Output::Waits { .. } | Output::Slice { .. } | Output::Unfinished => {}
             Output::Effect(effect) => self.handle_effect(effect),
+            Output::Discard(range) => self.discard(range),
         }
+    }
+
+    /// Lets the table drop the records of a deleted namespace. Sweeps wait for it: what they removed before might come back.
+    fn discard(&mut self, range: Range<Bytes>) {
+        self.shard.handle_scans(false);
+        let (store, shard) = (self.store.clone(), self.id.0);
+        self.discarding.push(tokio::spawn(async move {
+            if let Err(error) = store.discard(range.start, range.end).await {
+                let error = &error as &dyn Error;
+                tracing::warn!(shard, error, "the records of a deleted namespace are removed one by one");
+            }
+        }));
     }
 
     fn fetch(&mut self, reads: Vec<Read>) {

@@ -10,7 +10,7 @@ use limina_engine::{
     record,
 };
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 const NOW: Time = Time(1_000_000);
 
@@ -24,6 +24,8 @@ pub(crate) struct Bench {
     full_after: Option<usize>,
     /// The number of polls.
     pub(crate) turns: usize,
+    /// The ranges that the store may drop at once.
+    pub(crate) discarded: Vec<Range<Bytes>>,
 }
 
 impl Bench {
@@ -37,6 +39,7 @@ impl Bench {
             lost: None,
             full_after: None,
             turns: 0,
+            discarded: Vec::new(),
         };
         bench.open();
         bench
@@ -97,6 +100,7 @@ impl Bench {
                 Output::Append { writes, .. } => self.append(&writes),
                 Output::Confirm => self.shard.handle_persisted(),
                 Output::Reply(reply) => self.replies.push((reply.ticket, reply.result)),
+                Output::Discard(range) => self.discarded.push(range),
                 Output::Effect(_) | Output::Unfinished | Output::Waits { .. } => {}
                 other => panic!("not expected here: {other:?}"),
             }

@@ -470,7 +470,8 @@ impl World {
                     self.note_slice(&request, from);
                     self.note(order, at, *request, Fate::Slice { from, outcome })?;
                 }
-                Output::Unfinished => {}
+                // A store in memory has nothing to gain.
+                Output::Unfinished | Output::Discard(_) => {}
                 Output::Effect(effect) => {
                     self.say(|| format!("{effect:?}"));
                     self.followers.handle_effect(&effect);

@@ -280,4 +280,8 @@ impl Table for Embedded {
         let digest = self.writer.digest(shard, upto).await?;
         self.table.checkpoint(shard, Point { seq: upto, digest }, records).await
     }
+
+    async fn discard(&self, shard: ShardId, from: Bytes, to: Bytes) -> Result<(), StoreError> {
+        self.table.discard(shard, from, to).await
+    }
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 use bytes::Bytes;
 use fjall::{
-    Database, Keyspace, KeyspaceCreateOptions, PersistMode,
+    AbstractTree, Database, Keyspace, KeyspaceCreateOptions, PersistMode,
     compaction::Leveled,
     config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PinningPolicy},
 };
@@ -229,6 +229,34 @@ impl OpenTable {
         }
         let written = guard(&self.directory, || self.write(shard, upto, records));
         written.inspect_err(|error| self.fail(&in_full(error)))
+    }
+
+    /// Deletes the files that contain nothing but records with `from <= key < to`. That takes the same time for any number of records.
+    pub(super) fn discard(&self, shard: ShardId, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.may_write || self.failure().is_some() {
+            return Ok(());
+        }
+        let range = full_key(shard, from)..full_key(shard, to);
+        let dropped = guard(&self.directory, || {
+            let files = self.records.table_count();
+            self.map_error(self.records.tree.drop_range(range).map_err(fjall::Error::from))?;
+            if self.records.table_count() < files { self.free_dropped_files() } else { Ok(()) }
+        });
+        dropped.inspect_err(|error| self.fail(&in_full(error)))
+    }
+
+    /// Lets fjall delete the files that it has dropped. It keeps them for readers of an older state of the table until an ingestion has
+    /// shown that there are none, and a flush has looked. So the mark of the creation is written once more.
+    fn free_dropped_files(&self) -> Result<(), StoreError> {
+        let key = full_key(MARKER_SHARD, CREATED);
+        let Some(mark) = self.map_error(self.records.get(&key))? else { return Ok(()) };
+        let mut ingestion = self.map_error(self.records.start_ingestion())?;
+        self.map_error(ingestion.write(key.clone(), mark.clone()))?;
+        self.map_error(ingestion.finish())?;
+        self.map_error(self.records.insert(key, mark))?;
+        self.map_error(self.records.rotate_memtable())?;
+        Ok(())
     }
 
     fn write(&self, shard: ShardId, upto: Point, records: &Records) -> Result<(), StoreError> {

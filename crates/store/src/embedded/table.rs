@@ -375,4 +375,13 @@ impl FjallTable {
         }
         written
     }
+
+    async fn discard(&self, shard: ShardId, from: Bytes, to: Bytes) -> Result<(), StoreError> {
+        let table = self.wait_until_open().await?;
+        let discarded = self.blocking(table, move |table| table.discard(shard, &from, &to)).await;
+        if discarded.is_err() {
+            self.wake_reopener_if_failed();
+        }
+        discarded
+    }
 }

@@ -356,6 +356,11 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         Ok(Some(frozen.upto))
     }
 
+    /// Drops records from the table which nobody looks up any more, as far as that costs little: see [`Table::discard`].
+    pub async fn discard(&self, from: Bytes, to: Bytes) -> Result<(), StoreError> {
+        self.table.discard(self.shard, from, to).await
+    }
+
     /// Whether a scan is quick. The overlay is not sorted until somebody needs that, and sorting all of it takes up to
     /// hundreds of milliseconds, for which nobody should wait on behalf of work in the background. If a scan is not quick, the
     /// next checkpoint is due at once, and from then on the overlay is sorted.
