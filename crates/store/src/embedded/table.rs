@@ -376,7 +376,7 @@ impl FjallTable {
         written
     }
 
-    async fn discard(&self, shard: ShardId, from: Bytes, to: Bytes) -> Result<(), StoreError> {
+    pub(super) async fn discard(&self, shard: ShardId, from: Bytes, to: Bytes) -> Result<(), StoreError> {
         let table = self.wait_until_open().await?;
         let discarded = self.blocking(table, move |table| table.discard(shard, &from, &to)).await;
         if discarded.is_err() {
