@@ -175,12 +175,12 @@ fn find_used_id(ledger: &Ledger, turn: &Turn<'_>, request: &Decide) -> Result<Op
             Ok(Some(Refusal::OperationAlreadyInFinalState { operation_id, state, position }))
         };
         match (ended, operation) {
-            // The ledger may use the id of a decision that held nothing.
-            (_, Some(operation)) if operation.is_open() => {
-                Ok(Some(Refusal::OperationReused { operation_id: id.clone() }))
-            }
+            // The ledger may have used the id since then: the decision has ended all the same.
             (Some(ended), _) => {
                 in_final_state(Some(ended.answer.state), ended.answer.position.ok_or(ReadError::Unreadable)?)
+            }
+            (None, Some(operation)) if operation.is_open() => {
+                Ok(Some(Refusal::OperationReused { operation_id: id.clone() }))
             }
             (None, Some(operation)) => in_final_state(Some(final_state(&operation)), operation.view),
             (None, None) => Ok(None),

@@ -140,8 +140,9 @@ fn commit_ended(
         ..ended.answer
     };
     (ended.amounts, ended.was_forced) = (Some(amounts), false);
-    ended::remember(decisions, turn, &ended);
-    Ok(Ok(Reply::Ended(Box::new(ended.answer))))
+    let answer = ended.answer.clone();
+    ended::remember_late(decisions, turn, ended);
+    Ok(Ok(Reply::Ended(Box::new(answer))))
 }
 
 pub(super) fn roll_back(

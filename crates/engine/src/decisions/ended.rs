@@ -1,5 +1,5 @@
-//! Decisions that have ended. Those that held something are remembered for ever. The others are remembered for 24 hours: they
-//! are stored by the half day in which they ended, so that old ones are swept as whole ranges.
+//! Decisions that have ended. Those that held something are remembered for ever. The others are remembered for 24 hours after the
+//! last change of their state. They are stored by the half day of that change, so that old ones are swept as whole ranges.
 
 use super::{
     command::{Decide, Settle},
@@ -27,6 +27,7 @@ const PERIODS: u32 = 3;
 pub(super) struct Ended {
     /// The answer to the request that ended it.
     pub(super) answer: Decision,
+    /// When its state changed for the last time: when it ended, or when it was recorded late.
     pub(super) ended_at: Time,
     pub(super) request: Decide,
     pub(super) taken: Vec<Taken>,
@@ -108,7 +109,14 @@ pub(super) fn want(reader: &Reader<'_>, view: View<'_>, id: &Name) {
     (0..PERIODS).for_each(|back| reader.want(keys::ended_in(view.namespace, last.saturating_sub(back), id)));
 }
 
-/// Remembers a decision that has just ended, or was recorded late.
+/// Remembers a decision that was recorded late, for as long as if it had ended just now.
+pub(super) fn remember_late(decisions: &mut Decisions, turn: &mut Turn<'_>, mut ended: Ended) {
+    turn.remove(ended.key(turn.namespace));
+    ended.ended_at = turn.now;
+    remember(decisions, turn, &ended);
+}
+
+/// Remembers a decision that has just ended.
 pub(super) fn remember(decisions: &mut Decisions, turn: &mut Turn<'_>, ended: &Ended) {
     turn.put(ended.key(turn.namespace), ended);
     if !ended.request.parts.holds.is_empty() {

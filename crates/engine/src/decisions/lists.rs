@@ -89,10 +89,9 @@ pub(super) fn repeat(
     now: Time,
     kept: &Decision,
     max_answer: usize,
-) -> Option<Reply> {
+) -> Option<Decision> {
     let open = decisions.find(&kept.operation_id).filter(|open| Some(open.position) == kept.fencing_token)?;
-    let decision = Decision { repeated: true, ..info(open, families, now, max_answer) };
-    Some(Reply::Decided(Box::new(decision)))
+    Some(info(open, families, now, max_answer))
 }
 
 /// Brings kept results of a batch up to date: a decision that is open is shown as it is now, with the limits of the first answer,

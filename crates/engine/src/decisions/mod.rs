@@ -35,6 +35,7 @@ use crate::{
     reads::{ReadError, Reader},
     turn::{Attempt, CannotRun, Turn, View},
 };
+use alloc::boxed::Box;
 
 /// The state of the families that decisions are made about.
 pub(crate) struct Families<'a> {
@@ -131,7 +132,14 @@ pub(crate) fn repeat_reply(
     max_answer: usize,
 ) -> Option<Reply> {
     match reply {
-        Reply::Decided(kept) => lists::repeat(decisions, families, now, &kept, max_answer),
+        Reply::Decided(kept) => {
+            let decision = lists::repeat(decisions, families, now, &kept, max_answer)?;
+            Some(Reply::Decided(Box::new(Decision { repeated: true, ..decision })))
+        }
+        Reply::Extended(kept) => {
+            let decision = lists::repeat(decisions, families, now, &kept, max_answer)?;
+            Some(Reply::Extended(Box::new(decision)))
+        }
         Reply::Batch(mut results) => {
             repeat_results(decisions, families, now, &mut results);
             Some(Reply::Batch(results))

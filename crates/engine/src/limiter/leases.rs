@@ -191,10 +191,16 @@ pub(super) fn list(limiter: &Limiter, now: Time, owner: Option<&Name>, page: &Pa
 
 /// A kept reply, with the lease as it is now. `None` if the lease has ended.
 pub(super) fn repeat_reply(limiter: &mut Limiter, now: Time, reply: &Reply) -> Option<Reply> {
-    let Reply::LeaseTaken { lease, decision, .. } = reply else { return Some(reply.clone()) };
-    let lease = limiter.leases.get_mut(&lease.id)?;
-    lease.ends_with_client = false;
-    Some(lease.taken(now, decision.clone()))
+    match reply {
+        Reply::LeaseTaken { lease, decision, .. } => {
+            let lease = limiter.leases.get_mut(&lease.id)?;
+            lease.ends_with_client = false;
+            Some(lease.taken(now, decision.clone()))
+        }
+        // The reply to a heartbeat.
+        Reply::Lease(lease) => Some(Reply::Lease(limiter.leases.get(&lease.id)?.info(now))),
+        other => Some(other.clone()),
+    }
 }
 
 /// Stores the lease and sets the timer of its expiry.

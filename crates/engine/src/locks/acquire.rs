@@ -72,15 +72,20 @@ pub(super) fn abandon(locks: &mut Locks, turn: &mut Turn<'_>, request: &Name) ->
     Reply::Abandoned
 }
 
-/// Returns a kept grant to another request, as the grant is now. `None` if the grant has ended.
+/// Returns a kept grant, or a kept heartbeat, to another request, as the grant is now. `None` if the grant has ended.
 pub(super) fn repeat_reply(
     locks: &mut Locks,
     turn: &mut Turn<'_>,
     request: Option<&Name>,
     kept: Reply,
 ) -> Option<Reply> {
-    let Reply::Granted { grant, session } = kept else { return Some(kept) };
-    let token = locks.by_id(&grant.id)?.token;
-    locks.listen(turn, token, request);
-    Some(Reply::Granted { grant: locks.info(turn.now, &locks.grants[&token]), session })
+    match kept {
+        Reply::Granted { grant, session } => {
+            let token = locks.by_id(&grant.id)?.token;
+            locks.listen(turn, token, request);
+            Some(Reply::Granted { grant: locks.info(turn.now, &locks.grants[&token]), session })
+        }
+        Reply::Extended(grant) => Some(Reply::Extended(locks.info(turn.now, locks.by_id(&grant.id)?))),
+        other => Some(other),
+    }
 }

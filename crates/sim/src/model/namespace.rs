@@ -53,11 +53,12 @@ pub(super) struct Kept {
     pub(super) is_certain: bool,
 }
 
-/// What a kept reply had granted. The reply is repeated while the grant lives.
+/// What a kept reply had granted or extended. The reply is repeated while the grant lives.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Granted {
     Lease(Name),
     Lock(Name),
+    ExtendedLock(Name),
     /// The decision that was made at this position.
     Decision(Position),
 }
@@ -94,7 +95,7 @@ impl Namespace {
         let is_grant_gone = match &kept.grant {
             None => false,
             Some(Granted::Lease(id)) => !self.limiter.has_lease(id),
-            Some(Granted::Lock(id)) => self.locks.grant_info(now.0, id).is_none(),
+            Some(Granted::Lock(id) | Granted::ExtendedLock(id)) => self.locks.grant_info(now.0, id).is_none(),
             Some(Granted::Decision(token)) => !self.decisions.is_open(*token),
         };
         let is_same = kept.fingerprint == key.fingerprint;
@@ -141,6 +142,17 @@ impl Namespace {
                 }
                 return Some(outcome);
             }
+            (Some(Granted::Lease(id)), Outcome::Limiter(Ok(engine_limiter::Reply::Lease(lease)))) => {
+                let shown = lease.fencing_token;
+                *lease = self.limiter.lease_info(now.0, id, shown)?;
+                if !known && outcome == *answer {
+                    self.limiter.learn_token(id, shown);
+                }
+                return Some(outcome);
+            }
+            (Some(Granted::ExtendedLock(id)), Outcome::Locks(Ok(engine_locks::Reply::Extended(grant)))) => {
+                *grant = self.locks.grant_info(now.0, id)?;
+            }
             (Some(Granted::Lock(id)), Outcome::Locks(Ok(engine_locks::Reply::Granted { grant, .. }))) => {
                 *grant = self.locks.grant_info(now.0, id)?;
             }
@@ -151,6 +163,14 @@ impl Namespace {
                 let token = *token;
                 let (info, _) = self.at_decisions(now, |decisions, turn| decisions.open_info(turn, token));
                 **kept = Decision { repeated: true, ..info? };
+            }
+            (
+                Some(Granted::Decision(token)),
+                Outcome::Decisions(Ok(engine_decisions::Reply::Extended(kept))),
+            ) => {
+                let token = *token;
+                let (info, _) = self.at_decisions(now, |decisions, turn| decisions.open_info(turn, token));
+                **kept = info?;
             }
             (None, Outcome::Decisions(Ok(engine_decisions::Reply::Batch(_)))) => {
                 outcome = self.repeated(now, outcome, usize::MAX);
@@ -365,12 +385,21 @@ impl Namespace {
             (Command::Limiter(engine_limiter::Command::TakeLease(new)), _) => {
                 Some(Granted::Lease(new.id().clone()))
             }
+            (Command::Limiter(engine_limiter::Command::ExtendLease { id, .. }), _) => {
+                Some(Granted::Lease(id.clone()))
+            }
+            (_, Some(Outcome::Locks(Ok(engine_locks::Reply::Extended(grant))))) => {
+                Some(Granted::ExtendedLock(grant.id.clone()))
+            }
             (_, Some(Outcome::Locks(Ok(engine_locks::Reply::Granted { grant, .. })))) => {
                 Some(Granted::Lock(grant.id.clone()))
             }
-            (_, Some(Outcome::Decisions(Ok(engine_decisions::Reply::Decided(decision))))) => {
-                decision.fencing_token.map(Granted::Decision)
-            }
+            (
+                _,
+                Some(Outcome::Decisions(Ok(
+                    engine_decisions::Reply::Decided(decision) | engine_decisions::Reply::Extended(decision),
+                ))),
+            ) => decision.fencing_token.map(Granted::Decision),
             _ => None,
         };
         self.replies.insert(

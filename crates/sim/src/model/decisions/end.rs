@@ -66,7 +66,7 @@ impl Decisions {
             ..end.answer
         };
         let (amounts, was_forced) = (Some(amounts), false);
-        self.made[place].end = Some(End { at: end.at, amounts, answer: answer.clone(), was_forced });
+        self.made[place].end = Some(End { at: turn.now, amounts, answer: answer.clone(), was_forced });
         answer
     }
 

@@ -63,6 +63,7 @@ struct Made {
 
 #[derive(Debug, Clone, PartialEq)]
 struct End {
+    /// When its state changed for the last time.
     at: u64,
     /// What was committed. `None` if nothing was.
     amounts: Option<Amounts>,
