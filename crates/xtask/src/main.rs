@@ -4,6 +4,7 @@ mod architecture;
 mod bench;
 mod chaos;
 mod check;
+mod circles;
 mod client_packages;
 mod clients;
 mod console;
@@ -15,11 +16,13 @@ mod layers;
 mod modules;
 mod package;
 mod packages;
+mod paths;
 mod rivals;
 mod schemathesis;
 mod standby;
 mod test;
 mod test_binaries;
+mod tokens;
 
 use cargo_metadata::MetadataCommand;
 use std::{
@@ -74,8 +77,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             need no server, with the engine's scripts and some seeds of the simulator
   bench     lint the benchmarks, and run each for a moment; no other command builds them
   docs      build the documentation of the code; warnings are errors
-  layers    check the dependencies between crates and between the modules of the engine, and that the paths and links
-            in the documents exist
+  layers    check the dependencies between crates and between the modules of the engine, that only a few files of a crate
+            use each other in a circle, and that the paths and links in the documents exist
   sim ARGS  run the simulator, e.g. --seeds 10000, or --seed 42 --verbose
   chaos     kill, pause and stop nodes of a cluster under load, for longer than the tests do: --minutes 10. --seed 42
             repeats a run
@@ -104,10 +107,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             test the server against docs/openapi.json with generated requests; `test` includes this. --minutes N: longer, and
             with new cases";
 
-/// Checks the dependencies between crates and between the engine's modules, where the server uses wire types and error
-/// statuses, and the paths and links in the documents.
+/// Checks the dependencies between crates, between the files of each crate and between the engine's modules, where the server
+/// uses wire types and error statuses, and the paths and links in the documents.
 fn check_layers() -> Outcome {
     layers::check()?;
+    circles::check(&root())?;
     modules::check(&root())?;
     edge::check(&root())?;
     architecture::check(&root())

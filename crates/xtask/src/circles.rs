@@ -1,0 +1,247 @@
+//! Checks that only a few files of a crate need each other, because such files can be understood only together.
+
+use crate::paths::{Edge, edges};
+use cargo_metadata::MetadataCommand;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
+
+/// The most files that may use each other in a circle.
+const MOST: usize = 4;
+
+/// The bigger circles that are left, by the main file of their crate. This list may only shrink.
+const LEFT: &[(&str, &str)] = &[
+    (
+        "crates/bench/src/main.rs",
+        "all.rs cluster/mod.rs cluster/moves.rs cluster/nodes.rs cluster/report.rs decisions/mod.rs \
+         decisions/redis.rs decisions/workload.rs echo.rs envoy/grpc.rs envoy/mod.rs events/due.rs \
+         events/fan_out.rs events/mod.rs events/redis.rs events/report.rs events/workload.rs frame/mod.rs \
+         frame/options.rs frame/report.rs frame/rows.rs frame/screen.rs http.rs in_process.rs \
+         ledger/echo.rs ledger/mod.rs ledger/postgres.rs ledger/redis.rs ledger/report.rs ledger/values.rs \
+         ledger/workload.rs limiter/changes.rs limiter/crates.rs limiter/echo.rs limiter/engine.rs \
+         limiter/http.rs limiter/in_process.rs limiter/mod.rs limiter/postgres.rs limiter/redis.rs \
+         limiter/report.rs limiter/scale.rs limiter/workload.rs load.rs locks/echo.rs locks/mod.rs \
+         locks/redis.rs locks/workload.rs main.rs namespaces.rs overload/clients.rs overload/mod.rs \
+         overload/report.rs postgres.rs process.rs redis.rs serve.rs summary/chart.rs summary/mod.rs \
+         summary/text.rs",
+    ),
+    (
+        "crates/cli/src/lib.rs",
+        "client.rs commands/audit.rs commands/check.rs commands/decisions.rs commands/events.rs \
+         commands/explain.rs commands/hold.rs commands/leases.rs commands/ledger.rs commands/locks.rs \
+         commands/mod.rs commands/namespaces.rs commands/refusals.rs commands/rule_files.rs \
+         commands/rules.rs commands/status.rs commands/top/frame.rs commands/top/mod.rs watch.rs",
+    ),
+    (
+        "crates/engine/src/lib.rs",
+        "limiter/backfill.rs limiter/check.rs limiter/check_set.rs limiter/command.rs limiter/counters.rs \
+         limiter/finish.rs limiter/garbage.rs limiter/group_list.rs limiter/leases.rs limiter/lists.rs \
+         limiter/mod.rs limiter/overrides.rs limiter/plan.rs limiter/prepare.rs limiter/prepare_set.rs \
+         limiter/reply.rs limiter/resident_bytes.rs limiter/rule.rs limiter/rule_index.rs \
+         limiter/rule_sets.rs limiter/rules.rs limiter/state.rs limiter/touched_groups.rs \
+         limiter/waiting.rs",
+    ),
+    (
+        "crates/engine/src/lib.rs",
+        "decisions/decide.rs decisions/end.rs decisions/ended.rs decisions/lists.rs decisions/mod.rs \
+         decisions/state.rs decisions/waiting.rs",
+    ),
+    (
+        "crates/engine/src/lib.rs",
+        "ledger/entries.rs ledger/limits.rs ledger/operations.rs ledger/reply.rs ledger/state.rs",
+    ),
+    (
+        "crates/hostile/src/lib.rs",
+        "scenarios/memory.rs scenarios/mod.rs scenarios/overload.rs scenarios/requests.rs \
+         scenarios/state.rs scenarios/streams.rs scenarios/work.rs",
+    ),
+    (
+        "crates/node/src/lib.rs",
+        "checkpointer.rs driver/loading.rs driver/mod.rs driver/news.rs driver/outputs.rs \
+         driver/prepared.rs driver/restored.rs filter_loader.rs node.rs ownership_manager.rs preparer.rs \
+         registration.rs shard_task.rs tenure_renewal.rs",
+    ),
+    (
+        "crates/node/src/lib.rs",
+        "memory/mod.rs metrics/cluster.rs metrics/decisions.rs metrics/events.rs metrics/ledger.rs \
+         metrics/limiter.rs metrics/locks.rs metrics/mod.rs metrics/requests.rs metrics/shards.rs \
+         metrics/store.rs service/unavailable.rs",
+    ),
+    (
+        "crates/server/src/lib.rs",
+        "access/denials.rs access/guard.rs access/identity.rs access/origin.rs access/policy.rs \
+         envoy/grpc.rs envoy/health.rs envoy/mod.rs http/audit.rs http/decisions.rs http/events.rs \
+         http/extract.rs http/extract/body.rs http/extract/headers.rs http/extract/json.rs \
+         http/extract/path.rs http/extract/query.rs http/extract/unparsed.rs http/forced.rs \
+         http/from_wire/decisions.rs http/from_wire/events.rs http/from_wire/ledger.rs \
+         http/from_wire/limiter.rs http/from_wire/locks.rs http/from_wire/mod.rs \
+         http/from_wire/selection.rs http/health.rs http/ledger.rs http/liminator.rs http/limiter/checks.rs \
+         http/limiter/groups.rs http/limiter/leases.rs http/limiter/mod.rs http/limiter/overrides.rs \
+         http/limiter/rule_sets.rs http/limiter/rules.rs http/lists.rs http/locks.rs http/memory.rs \
+         http/mod.rs http/namespaces.rs http/problem.rs http/refusals.rs http/router.rs http/routes.rs \
+         http/service.rs http/status/decisions.rs http/status/events.rs http/status/ledger.rs \
+         http/status/liminator.rs http/status/limiter.rs http/status/locks.rs http/status/mod.rs \
+         http/to_wire/audit.rs http/to_wire/decisions.rs http/to_wire/ledger.rs http/to_wire/limiter.rs \
+         stomp/mod.rs stomp/subscriptions.rs stomp/websocket.rs",
+    ),
+    (
+        "crates/sim/src/lib.rs",
+        "workload/decisions.rs workload/events.rs workload/ledger.rs workload/limiter.rs workload/locks.rs \
+         workload/mod.rs workload/vocabulary.rs",
+    ),
+    (
+        "crates/sim/src/lib.rs",
+        "model/batches.rs model/decisions/decide.rs model/decisions/mod.rs model/decisions/waiting.rs \
+         model/mod.rs model/namespace.rs",
+    ),
+    (
+        "crates/store/src/lib.rs",
+        "postgres/appends.rs postgres/checkpoint.rs postgres/confirms.rs postgres/connector.rs \
+         postgres/filters.rs postgres/lookups.rs postgres/members.rs postgres/mod.rs postgres/pool.rs \
+         postgres/pooling.rs postgres/presence.rs postgres/release.rs postgres/schema.rs \
+         postgres/session.rs postgres/shards.rs postgres/table.rs postgres/tenures.rs",
+    ),
+    (
+        "crates/store/src/lib.rs",
+        "batch.rs journal.rs lib.rs records.rs shard_store/filtering.rs shard_store/look_up.rs \
+         shard_store/mod.rs shard_store/preparation.rs sharding.rs table.rs",
+    ),
+    (
+        "crates/xtask/src/main.rs",
+        "bench.rs chaos.rs check.rs client_packages.rs clients.rs console.rs envoy.rs fuzz.rs hostile.rs \
+         layers.rs main.rs package.rs rivals.rs schemathesis.rs standby.rs test.rs test_binaries.rs",
+    ),
+];
+
+type Files<'a> = BTreeSet<&'a str>;
+
+pub(crate) fn check(root: &Path) -> Result<(), String> {
+    let metadata = MetadataCommand::new().no_deps().exec().map_err(|error| error.to_string())?;
+    let targets = metadata.packages.iter().flat_map(|package| &package.targets);
+    let mut crates: BTreeMap<String, Vec<Files<'_>>> = targets
+        .filter(|target| target.is_lib() || target.is_bin())
+        .filter_map(|target| target.src_path.as_std_path().strip_prefix(root).ok())
+        .map(|main_file| (main_file.display().to_string(), vec![]))
+        .collect();
+    let mut problems = Vec::new();
+    for (main_file, files) in LEFT {
+        match crates.get_mut(*main_file) {
+            Some(left) => left.push(files.split_whitespace().collect()),
+            None => problems.push(format!("{LIST} lists {main_file}, which is not the main file of a crate")),
+        }
+    }
+    for (main_file, left) in &crates {
+        let problems_here = judge(&edges(&root.join(main_file))?, left);
+        problems.extend(problems_here.into_iter().map(|problem| format!("{main_file}: {problem}")));
+    }
+    if problems.is_empty() { Ok(()) } else { Err(problems.join("\n")) }
+}
+
+const LIST: &str = "crates/xtask/src/circles.rs";
+
+/// What is wrong with the circles of a crate, if these circles are listed.
+fn judge(edges: &[Edge], left: &[Files<'_>]) -> Vec<String> {
+    let found: Vec<Files<'_>> = circles(edges).into_iter().filter(|circle| circle.len() > MOST).collect();
+    let new = found.iter().filter(|circle| !left.iter().any(|left| circle.is_subset(left)));
+    let new = new.map(|circle| {
+        let uses: Vec<String> = edges
+            .iter()
+            .filter(|edge| circle.contains(edge.from.as_str()) && circle.contains(edge.to.as_str()))
+            .map(|edge| format!("\n  {} uses {}", edge.from, edge.path))
+            .collect();
+        format!("these {} files use each other, at most {MOST} may:{}", circle.len(), uses.concat())
+    });
+    let gone = left.iter().filter(|left| !found.contains(left)).map(|left| {
+        let parts = found.iter().filter(|circle| circle.is_subset(left));
+        let parts: Vec<String> = parts.map(|circle| format!("\n  {circle:?}")).collect();
+        match parts.is_empty() {
+            true => format!("remove this circle from {LIST}, it is gone: {left:?}"),
+            false => {
+                format!("replace this circle in {LIST}: {left:?}. What is left of it:{}", parts.concat())
+            }
+        }
+    });
+    new.chain(gone).collect()
+}
+
+/// The largest sets of files in which each file uses each other file, directly or through files between them.
+fn circles(edges: &[Edge]) -> Vec<Files<'_>> {
+    let mut uses: BTreeMap<&str, Files<'_>> = BTreeMap::new();
+    for edge in edges {
+        uses.entry(&edge.from).or_default().insert(&edge.to);
+    }
+    let reached: BTreeMap<&str, Files<'_>> = uses.keys().map(|file| (*file, reach(file, &uses))).collect();
+    let circles: BTreeSet<Files<'_>> = reached
+        .iter()
+        .map(|(file, others)| {
+            let uses_back = |other: &&str| reached.get(other).is_some_and(|back| back.contains(file));
+            others.iter().copied().filter(uses_back).collect()
+        })
+        .collect();
+    circles.into_iter().filter(|circle| !circle.is_empty()).collect()
+}
+
+/// All files that a file uses, directly or through others.
+fn reach<'a>(file: &str, uses: &BTreeMap<&'a str, Files<'a>>) -> Files<'a> {
+    let mut reached = Files::new();
+    let mut ahead = vec![file];
+    while let Some(file) = ahead.pop() {
+        for used in uses.get(file).into_iter().flatten() {
+            if reached.insert(*used) {
+                ahead.push(used);
+            }
+        }
+    }
+    reached
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files are letters: `ab` says that a uses b.
+    #[track_caller]
+    fn check(uses: &str, left: &[&str], expect: &[&str]) {
+        let edge = |pair: &str| Edge { from: pair[..1].into(), to: pair[1..].into(), path: pair.into() };
+        let edges: Vec<Edge> = uses.split(' ').map(edge).collect();
+        let left: Vec<Files<'_>> = left.iter().map(|files| files.split(' ').collect()).collect();
+        let problems = judge(&edges, &left);
+        assert_eq!(problems.len(), expect.len(), "{problems:?}");
+        for (problem, expect) in problems.iter().zip(expect) {
+            assert!(problem.contains(expect), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_circle_of_few_files_is_permitted() {
+        check("ab bc cd da ae ef", &[], &[]);
+    }
+
+    #[test]
+    fn a_larger_circle_fails_with_its_uses() {
+        check(
+            "ab bc cd de ea ax",
+            &[],
+            &["these 5 files use each other, at most 4 may:\n  a uses ab\n  b uses bc"],
+        );
+        check("ab bc cd de ea cf fc", &["a b c d e"], &["these 6 files", "remove this circle"]);
+    }
+
+    #[test]
+    fn a_listed_circle_is_permitted_until_it_is_smaller() {
+        check("ab bc cd de ea", &["a b c d e"], &[]);
+        check(
+            "ab bc cd de ea",
+            &["a b c d e f"],
+            &["What is left of it:\n  {\"a\", \"b\", \"c\", \"d\", \"e\"}"],
+        );
+        check("ab bc cd da", &["a b c d e"], &["remove this circle"]);
+    }
+
+    #[test]
+    fn circles_through_other_files_are_one() {
+        check("ab ba bc cd db ce ec", &[], &["these 5 files"]);
+        check("ab ba bc cd dc", &[], &[]);
+    }
+}
