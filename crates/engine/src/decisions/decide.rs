@@ -37,6 +37,8 @@ pub(super) enum Tried {
     Blocked {
         refusal: Refusal,
         slots: Slots,
+        /// A lock refuses it.
+        is_locked: bool,
         /// Nothing else refuses it.
         may_wait: bool,
     },
@@ -73,9 +75,11 @@ pub(super) fn decide(
     let other_bytes = turn.other_bytes;
     Ok(match try_at(decisions, families, turn, request, LAST, max_answer)? {
         Tried::Done(result) => Attempt::Done(result),
-        Tried::Blocked { slots, may_wait: true, .. } if request.wait > Millis(0) && !request.dry_run => {
+        Tried::Blocked { slots, is_locked, may_wait: true, .. }
+            if request.wait > Millis(0) && !request.dry_run =>
+        {
             turn.other_bytes = other_bytes;
-            waiting::join(decisions, families, turn, request, slots, wait)
+            waiting::join(decisions, families, turn, request, slots, is_locked, wait)
         }
         Tried::Blocked { refusal, .. } => Attempt::Done(Err(refusal)),
     })
@@ -133,13 +137,14 @@ pub(super) fn try_at(
         let of_limits = if decided.is_refused { decided.retry_after } else { Some(Millis(0)) };
         refused.retry_after = retry_after(turn.now, &refused, of_limits);
         let mut limits = refused.limits.iter().filter(|limit| limit.refuses);
-        let is_blocked = !refused.locks.is_empty() || limits.clone().any(|limit| limit.status.per.is_none());
+        let is_locked = !refused.locks.is_empty();
+        let is_blocked = is_locked || limits.clone().any(|limit| limit.status.per.is_none());
         let may_wait = refused.holds.is_empty()
             && refused.event.is_none()
             && limits.all(|limit| limit.status.per.is_none());
         let refusal = Refusal::Refused(Box::new(refused));
         return Ok(match slots.filter(|_| is_blocked) {
-            Some(slots) => Tried::Blocked { refusal, slots, may_wait },
+            Some(slots) => Tried::Blocked { refusal, slots, is_locked, may_wait },
             None => Tried::Done(Err(refusal)),
         });
     }

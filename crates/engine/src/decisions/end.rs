@@ -226,6 +226,9 @@ fn end(
         false => ledger::parts::end(families.ledger, turn, open.id(), position, holds.clone(), end),
     };
     ledger::parts::free(families.ledger, open.id());
+    // Waiting decisions whose locks are free now come before those that only wait for slots, if they arrived earlier.
+    locks::parts::end(families.locks, position);
+    waiting::enter_queues(decisions, families);
     for (place, taken) in taken.iter().enumerate() {
         let actual = match &ending {
             Ending::Commit(amounts) => amounts.checks[place],
@@ -281,6 +284,5 @@ fn end(
     let ended = Ended { answer: answer.clone(), ended_at: at, request, taken, amounts, was_forced };
     ended::remember(decisions, turn, &ended);
     turn.now = now;
-    locks::parts::end(families.locks, position);
     answer
 }

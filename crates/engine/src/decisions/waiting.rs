@@ -1,7 +1,10 @@
 //! Decisions that wait for locks and slots, and the grants to everything that waits in a namespace.
 //!
 //! A decision waits in the queues of its locks and of its slots, in the order of arrival over all families, and holds nothing
-//! meanwhile. Its id is reserved in memory: a grant happens in another request's turn, which cannot fetch records.
+//! meanwhile. While one of its locks is not free, it stands in no queue of slots, so that others can use them. As soon as all its
+//! locks are free, it enters those queues at the place of its arrival, before anything else is asked. Its locks stay free for it
+//! then, because it keeps its places in their queues. Its id is reserved in memory: a grant happens in another request's turn,
+//! which cannot fetch records.
 
 use super::{
     Families,
@@ -98,6 +101,7 @@ pub(super) fn join(
     turn: &mut Turn<'_>,
     request: &Decide,
     slots: limiter::waiting::Slots,
+    is_locked: bool,
     wait: WaitId,
 ) -> Attempt<Result<Reply, Refusal>> {
     if decisions.waiting.len() >= limiter::waiting::MAX_WAITING {
@@ -117,7 +121,7 @@ pub(super) fn join(
     turn.timers.set(waiter.timer_key(turn.namespace, wait), Timer::DecisionWait { place: wait });
     locks::parts::join(families.locks, wait, &request.parts.locks);
     if !takes.is_empty() {
-        limiter::waiting::join(families.limiter, wait, takes, slots);
+        limiter::waiting::join(families.limiter, wait, takes, slots, !is_locked);
     }
     ledger::parts::reserve(families.ledger, &request.operation_id, waiter.until);
     let waiting = &mut decisions.waiting;
@@ -263,11 +267,23 @@ fn leave(
     decisions.waiting.places.shrink();
     turn.timers.cancel(waiter.timer_key(turn.namespace, place));
     locks::parts::leave(families.locks, place, &waiter.request.parts.locks);
+    enter_queues(decisions, families);
     limiter::waiting::leave(families.limiter, place);
     if !is_made {
         ledger::parts::free(families.ledger, &waiter.request.operation_id);
     }
     Some(waiter.wait)
+}
+
+/// The decisions whose locks have become free enter the queues of their slots. This must happen before anything else is asked.
+pub(super) fn enter_queues(decisions: &Decisions, families: &mut Families<'_>) {
+    for place in locks::parts::take_freed(families.locks) {
+        if let Some(waiter) = decisions.waiting.waiters.get(&place)
+            && locks::parts::are_free(families.locks, &waiter.request.parts.locks, place)
+        {
+            limiter::waiting::enter(families.limiter, place);
+        }
+    }
 }
 
 /// Asks for a waiting decision again. It goes on waiting while locks or slots refuse it. Otherwise this is the moment of its grant, at which
@@ -300,6 +316,7 @@ pub(crate) fn grant_next(
     own_bytes: u64,
     max_answer: usize,
 ) -> bool {
+    enter_queues(decisions, families);
     let woken = [families.locks.first_woken(), families.limiter.first_woken()];
     let Some(wait) = woken.into_iter().flatten().min() else { return false };
     families.locks.handle_woken(wait);
@@ -313,6 +330,7 @@ pub(crate) fn grant_next(
     } else {
         turn.begin_family(families.locks.resident_bytes());
         families.locks.ask_again(turn, wait);
+        enter_queues(decisions, families);
     }
     true
 }

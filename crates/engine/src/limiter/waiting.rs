@@ -2,7 +2,8 @@
 //!
 //! A request waits in the groups of all enforced limits without a window that it takes from, and holds nothing meanwhile. What
 //! would take from a group in which an earlier request waits is refused, or waits behind it. Leases and decisions wait in the
-//! same queues; decisions are kept by their own module, which also grants everything that waits.
+//! same queues; decisions are kept by their own module, which also grants everything that waits. While a lock keeps a decision
+//! waiting, it stands in none of these queues.
 
 use super::{
     Limiter,
@@ -50,30 +51,35 @@ pub(crate) struct SlotQueues {
     bytes: u64,
 }
 
-/// A waiting request in the queues.
+/// A waiting request.
 #[derive(Debug)]
 struct Place {
     /// What it takes. The groups are found anew when rules change.
     entries: Vec<Take>,
     groups: Vec<GroupKey>,
+    /// Whether it stands in the queues of these groups. A request whose locks are not free does not.
+    is_queued: bool,
 }
 
 impl Place {
     fn resident_bytes(&self) -> u64 {
-        let group = |key: &GroupKey| {
-            resident::hash_slot::<(GroupKey, BTreeSet<WaitId>)>()
-                + resident::small_tree::<WaitId>(1)
-                + 2 * key.values.heap()
-        };
-        let groups = resident::heap(self.groups.capacity() * size_of::<GroupKey>());
-        place_bytes(&self.entries) + groups + self.groups.iter().map(group).sum::<u64>()
+        bytes_of_place(&self.entries, &self.groups)
     }
 }
 
-/// The resident bytes of a place without its groups.
-fn place_bytes(entries: &[Take]) -> u64 {
+/// The resident bytes of a place, with those that it takes in the queues of its groups.
+fn bytes_of_place(entries: &[Take], groups: &[GroupKey]) -> u64 {
+    let group = |key: &GroupKey| {
+        resident::hash_slot::<(GroupKey, BTreeSet<WaitId>)>()
+            + resident::small_tree::<WaitId>(1)
+            + 2 * key.values.heap()
+    };
     let heap = entries.iter().map(|entry| entry.key_values.heap()).sum::<u64>();
-    resident::tree_slot::<(WaitId, Place)>() + resident::heap(size_of_val(entries)) + heap
+    resident::tree_slot::<(WaitId, Place)>()
+        + resident::heap(size_of_val(entries))
+        + resident::heap(size_of_val(groups))
+        + heap
+        + groups.iter().map(group).sum::<u64>()
 }
 
 /// What the first place takes besides, and its queue.
@@ -103,14 +109,26 @@ impl SlotQueues {
         self.queues.get(&GroupKey { owner: group.owner, values: group.values.clone() })
     }
 
-    fn join(&mut self, place: WaitId, entries: Vec<Take>, mut groups: Vec<GroupKey>) {
+    /// Adds a request, which enters its queues now or later.
+    fn join(&mut self, place: WaitId, entries: Vec<Take>, mut groups: Vec<GroupKey>, is_queued: bool) {
         groups.shrink_to_fit();
-        for key in &groups {
-            self.queues.entry(key.clone()).or_default().insert(place);
-        }
-        let new = Place { entries, groups };
+        let new = Place { entries, groups, is_queued: false };
         self.bytes += new.resident_bytes();
         self.places.insert(place, new);
+        if is_queued {
+            self.enter(place);
+        }
+    }
+
+    /// The request stands in its queues from now on, by its arrival.
+    fn enter(&mut self, place: WaitId) {
+        let Some(Place { groups, is_queued, .. }) = self.places.get_mut(&place) else { return };
+        if core::mem::replace(is_queued, true) {
+            return;
+        }
+        for key in groups.iter() {
+            self.queues.entry(key.clone()).or_default().insert(place);
+        }
     }
 
     /// Removes a request, and wakes those that are at the heads of its queues then.
@@ -118,7 +136,7 @@ impl SlotQueues {
         self.woken.remove(&place);
         let Some(left) = self.places.remove(&place) else { return };
         self.bytes -= left.resident_bytes();
-        for key in left.groups {
+        for key in left.groups.into_iter().filter(|_| left.is_queued) {
             let Some(queue) = self.queues.get_mut(&key) else { continue };
             queue.remove(&place);
             if let Some(first) = queue.first().copied() {
@@ -243,7 +261,7 @@ pub(super) fn take(
     let entries = [leases::entry_of(new)];
     let used = turn.other_waiting + limiter.lease_waiters.len();
     let checked = turn.check_quota(Quota::LocksWaiting, used, 1).and_then(|()| {
-        let growth = Place { entries: entries.to_vec(), groups: groups.clone() }.resident_bytes();
+        let growth = bytes_of_place(&entries, &groups);
         turn.check_bytes(limiter.resident_bytes(), growth + waiter_bytes(new))
     });
     if let Err(exceeded) = checked {
@@ -251,7 +269,7 @@ pub(super) fn take(
     }
     let waiter = LeaseWaiter { new: new.clone(), until: turn.now.after(new.wait) };
     turn.timers.set(waiter.timer_key(turn.namespace, wait), Timer::LeaseWait { wait });
-    limiter.slots.join(wait, entries.to_vec(), groups);
+    limiter.slots.join(wait, entries.to_vec(), groups, true);
     limiter.lease_bytes += waiter_bytes(new);
     limiter.lease_waits.insert(new.id.clone(), wait);
     limiter.lease_waiters.insert(wait, waiter);
@@ -364,11 +382,11 @@ impl Limiter {
         }
         let slots = core::mem::take(&mut self.slots);
         let mut requeued = SlotQueues::default();
-        for (place, Place { entries, .. }) in slots.places {
+        for (place, Place { entries, is_queued, .. }) in slots.places {
             let collected = TouchedGroups::collect(self, &entries, &mut AnswerBudget::unlimited());
             // A request that can never be granted is refused when it is asked again.
             let groups = collected.ok().and_then(|touched| slots_of(&entries, &touched)).unwrap_or_default();
-            requeued.join(place, entries, groups);
+            requeued.join(place, entries, groups, is_queued);
             requeued.woken.insert(place);
         }
         self.slots = requeued;
@@ -423,16 +441,21 @@ impl Slots {
 
     /// The resident bytes of the place in the queues.
     pub(crate) fn bytes(&self, entries: &[Take]) -> u64 {
-        Place { entries: entries.to_vec(), groups: self.0.clone() }.resident_bytes()
+        bytes_of_place(entries, &self.0)
     }
 }
 
-/// Joins the queues of the groups.
-pub(crate) fn join(limiter: &mut Limiter, place: WaitId, entries: Vec<Take>, slots: Slots) {
-    limiter.slots.join(place, entries, slots.0);
+/// A decision waits, and stands in the queues of its groups now or later.
+pub(crate) fn join(limiter: &mut Limiter, place: WaitId, entries: Vec<Take>, slots: Slots, is_queued: bool) {
+    limiter.slots.join(place, entries, slots.0, is_queued);
 }
 
-/// Leaves the queues.
+/// A waiting decision stands in the queues of its groups from now on.
+pub(crate) fn enter(limiter: &mut Limiter, place: WaitId) {
+    limiter.slots.enter(place);
+}
+
+/// A decision no longer waits.
 pub(crate) fn leave(limiter: &mut Limiter, place: WaitId) {
     limiter.slots.leave(place);
 }

@@ -73,6 +73,18 @@ pub(crate) fn ask(locks: &Locks, now: Time, wanted: &[Lock], place: WaitId) -> V
     refused.collect()
 }
 
+/// Whether a request at this place in the queues can have all these locks now.
+pub(crate) fn are_free(locks: &Locks, wanted: &[Lock], place: WaitId) -> bool {
+    let is_free =
+        |lock: &Lock| locks.queues.get(&lock.key_values).is_none_or(|queue| queue.admits(lock.mode, place));
+    wanted.iter().all(is_free)
+}
+
+/// The waiting decisions of which a lock has become free since the last call. Others of their locks may not be free.
+pub(crate) fn take_freed(locks: &mut Locks) -> Vec<WaitId> {
+    locks.take_freed()
+}
+
 /// Fails if the namespace must not have one more grant. Otherwise returns the bytes that it would take.
 pub(crate) fn growth(locks: &Locks, turn: &Turn<'_>, new: &NewGrant<'_>) -> Result<u64, QuotaExceeded> {
     turn.check_quota(Quota::LocksHeld, locks.grants.len(), 1)?;

@@ -47,6 +47,8 @@ pub(crate) struct Locks {
     pub(super) bytes: u64,
     /// Requests that may be granted, because a holder or a waiter has left one of their queues.
     woken: BTreeSet<WaitId>,
+    /// The decisions among them, until they have entered the queues of their slots.
+    freed: Vec<WaitId>,
     /// Replies to requests that waited.
     completed: Vec<(WaitId, Result<Reply, Refusal>)>,
 }
@@ -306,7 +308,13 @@ impl Locks {
     /// waiter. So it is enough to wake the heads.
     pub(super) fn wake(&mut self, locks: &[Lock]) {
         let mut next = self.next_in_line(locks);
+        self.freed.extend(next.iter().filter(|wait| !self.waiters.contains_key(*wait)));
         self.woken.append(&mut next);
+    }
+
+    /// The waiting decisions that were woken since the last call.
+    pub(super) fn take_freed(&mut self) -> Vec<WaitId> {
+        core::mem::take(&mut self.freed)
     }
 
     /// The earliest of the woken requests.
@@ -400,6 +408,7 @@ impl Locks {
             self.change_queues(&waiter.wanted.locks, |queue| queue.leave(*wait));
         }
         self.woken.clear();
+        self.freed.clear();
         waiters.into_values().collect()
     }
 

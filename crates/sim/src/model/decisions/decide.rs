@@ -11,7 +11,7 @@ use limina_engine::{
     events::{EventState, RefusedEvent},
     ledger::RefusedHold,
     limiter::{HeldBy, LimitOfCheck},
-    locks::RefusedLock,
+    locks::{Lock, RefusedLock},
 };
 
 /// The number of holders that an explanation shows.
@@ -318,19 +318,21 @@ impl Decisions {
         }
     }
 
+    /// Whether somebody holds a lock, or has waited for it for longer, so that this request cannot have it.
+    pub(super) fn is_taken(&self, lock: &Lock, wanted: &Decide, place: u64) -> bool {
+        let conflicts = |other: &Decide| {
+            let mut locks = other.parts().locks.iter();
+            locks.any(|own| own.key_values == lock.key_values && own.mode.conflicts(lock.mode))
+        };
+        // A request that was just granted is both on the list of those that wait and of those that hold.
+        let mut others = self.open().filter(|made| made.id() != wanted.operation_id());
+        let mut earlier = self.waiting.iter().filter(|waiter| waiter.place < place);
+        others.any(|made| conflicts(&made.request)) || earlier.any(|waiter| conflicts(&waiter.wanted))
+    }
+
     fn refused_locks(&self, now: u64, wanted: &Decide, place: u64) -> Vec<RefusedLock> {
         let refused = wanted.parts().locks.iter().filter_map(|lock| {
-            let conflicts = |other: &Decide| {
-                other
-                    .parts()
-                    .locks
-                    .iter()
-                    .any(|own| own.key_values == lock.key_values && own.mode.conflicts(lock.mode))
-            };
-            let mut earlier = self.waiting.iter().filter(|waiter| waiter.place < place);
-            let is_free = !self.open().any(|made| conflicts(&made.request))
-                && !earlier.any(|waiter| conflicts(&waiter.wanted));
-            if is_free {
+            if !self.is_taken(lock, wanted, place) {
                 return None;
             }
             let holder = self.open().find(|made| has_lock(&made.request, &lock.key_values));

@@ -33,11 +33,17 @@ impl Decisions {
         self.waiting.iter().position(|waiter| waiter.wanted.operation_id() == id)
     }
 
-    /// The requests that wait for slots of a group. A request that a changed rule has made impossible no longer waits, although
-    /// it is answered only in its turn.
+    /// Whether one of the request's locks is not free.
+    fn is_locked(&self, waiter: &Waiter) -> bool {
+        let Waiter { wanted, place, .. } = waiter;
+        wanted.parts().locks.iter().any(|lock| self.is_taken(lock, wanted, *place))
+    }
+
+    /// The requests that wait for slots of a group. While one of its locks is not free, a request does not. A request that a changed
+    /// rule has made impossible no longer waits, although it is answered only in its turn.
     pub(super) fn waiting_in<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Waiter> {
         self.waiting.iter().filter(move |waiter| {
-            if !self.is_possible(&entries(&waiter.wanted)) {
+            if self.is_locked(waiter) || !self.is_possible(&entries(&waiter.wanted)) {
                 return false;
             }
             let checks = waiter.wanted.parts().checks.iter().filter(|check| check.hits > 0);
@@ -144,9 +150,10 @@ impl Decisions {
     /// A request stops waiting. Those behind it are asked again.
     fn leave(&mut self, place: u64) -> Waiter {
         let index = self.waiting.iter().position(|waiter| waiter.place == place).expect("it waits");
+        let was_locked = self.is_locked(&self.waiting[index]);
         let left = self.waiting.remove(index);
         let parts = left.wanted.parts();
-        for check in parts.checks.iter().filter(|check| check.hits > 0) {
+        for check in parts.checks.iter().filter(|check| check.hits > 0 && !was_locked) {
             self.wake_slots(&check.key_values);
         }
         for lock in &parts.locks {
