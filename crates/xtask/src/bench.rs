@@ -1,9 +1,12 @@
 //! The benchmarks' own tests: every benchmark runs for a moment.
 
-use crate::{Outcome, packages};
+use crate::{
+    packages,
+    program::{self, Outcome},
+};
 
 pub(crate) fn test() -> Outcome {
     packages::install(&[packages::POSTGRES])?;
-    crate::cargo(&["clippy", "--package", "limina-bench", "--all-targets", "--", "--deny", "warnings"])?;
-    crate::cargo(&["test", "--package", "limina-bench"])
+    program::cargo(&["clippy", "--package", "limina-bench", "--all-targets", "--", "--deny", "warnings"])?;
+    program::cargo(&["test", "--package", "limina-bench"])
 }

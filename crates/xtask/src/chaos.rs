@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::Outcome;
+use crate::program::{self, Outcome};
 
 const TEST: &str = "chaos::whatever_becomes_of_nodes_nothing_acknowledged_is_lost";
 
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let mut test = Command::new(env!("CARGO"));
     test.args(["test", "--package", "limina", "--test", "cluster", "--", "--exact", "--nocapture", TEST]);
     test.env("CHAOS_MINUTES", minutes.to_string()).env("CHAOS_SEED", seed.to_string());
-    crate::run(test)
+    program::run(test)
 }
 
 /// The time in seconds, which is a different seed each time.

@@ -1,6 +1,9 @@
 //! What a developer runs after each change: minutes less than everything, and nothing to install.
 
-use crate::{Outcome, describe, target_directory, test, test_binaries};
+use crate::{
+    program::{self, Outcome, describe, target_directory},
+    test, test_binaries,
+};
 use std::{process::Command, time::Instant};
 
 /// The crates whose tests run: those that need no server, no database and no disk that fails.
@@ -27,7 +30,7 @@ pub(crate) fn run() -> Outcome {
     lint.args(["check", "--tests"]).args(test_binaries::WHAT);
     lint.envs(environment);
     println!("xtask: {}, which is the lint of everything else", describe(&lint));
-    crate::run(lint)?;
+    program::run(lint)?;
     println!("xtask: ended after {}", test::took(begin));
     Ok(())
 }

@@ -107,11 +107,6 @@ const LEFT: &[(&str, &str)] = &[
         "batch.rs journal.rs lib.rs records.rs shard_store/filtering.rs shard_store/look_up.rs \
          shard_store/mod.rs shard_store/preparation.rs sharding.rs table.rs",
     ),
-    (
-        "crates/xtask/src/main.rs",
-        "bench.rs chaos.rs check.rs client_packages.rs clients.rs console.rs envoy.rs fuzz.rs hostile.rs \
-         layers.rs main.rs package.rs rivals.rs schemathesis.rs standby.rs test.rs test_binaries.rs",
-    ),
 ];
 
 type Files<'a> = BTreeSet<&'a str>;

@@ -1,7 +1,10 @@
 //! Tests the client packages under `clients` against the real server. Each package has a script `test.sh` that installs what it
 //! needs under `target`, and takes the server's program from the variable `LIMINA_BIN`.
 
-use crate::{Outcome, packages};
+use crate::{
+    packages,
+    program::{self, Outcome},
+};
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
@@ -28,8 +31,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let server = match server {
         Some(path) => path,
         None => {
-            crate::cargo(&["build", "--quiet", "--package", "limina"])?;
-            crate::target_directory()?.join("debug/limina")
+            program::cargo(&["build", "--quiet", "--package", "limina"])?;
+            program::target_directory()?.join("debug/limina")
         }
     };
     let packages = if chosen.is_empty() { PACKAGES } else { &chosen };
@@ -50,9 +53,10 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 
 /// Runs the script of a package, and prints what it wrote in one piece.
 fn test(package: &str, set: &str, server: &Path) -> Outcome {
-    let script = crate::root().join("clients").join(package).join("test.sh");
+    let script = program::root().join("clients").join(package).join("test.sh");
     println!("xtask: the {package} client: {set}");
-    let output = Command::new(&script).arg(set).env("LIMINA_BIN", server).current_dir(crate::root()).output();
+    let output =
+        Command::new(&script).arg(set).env("LIMINA_BIN", server).current_dir(program::root()).output();
     let output = output.map_err(|error| format!("{}: {error}", script.display()))?;
     let mut stdout = io::stdout().lock();
     for part in [&output.stdout, &output.stderr] {
@@ -76,6 +80,6 @@ pub(crate) fn job(server: &Path) -> Result<Command, String> {
     command
         .args(["clients-e2e", "--smoke", "python", "typescript", "--server"])
         .arg(server)
-        .current_dir(crate::root());
+        .current_dir(program::root());
     Ok(command)
 }

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use crate::packages;
+use crate::{packages, program};
 
 /// The folder with the scripts of the tests and the pinned versions of the clients.
 const SOURCES: &str = "crates/limina/tests/clients";
 
 /// Installs the clients from npm and PyPI, unless the same versions are already installed.
 pub(crate) fn install() -> Result<(), String> {
-    let place = crate::target_directory()?.join("clients");
+    let place = program::target_directory()?.join("clients");
     let wanted = Wanted::read()?;
     let stamp = place.join("installed");
     if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted.all()) {
@@ -32,7 +32,7 @@ struct Wanted {
 impl Wanted {
     fn read() -> Result<Wanted, String> {
         let read = |name: &str| {
-            let path = crate::root().join(SOURCES).join(name);
+            let path = program::root().join(SOURCES).join(name);
             std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
         };
         Ok(Wanted {

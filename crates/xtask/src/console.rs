@@ -2,8 +2,8 @@
 //! which installs what it needs from npm.
 
 use crate::{
-    Outcome,
     packages::{self, Package},
+    program::{self, Outcome},
 };
 use std::{
     path::{Path, PathBuf},
@@ -44,18 +44,18 @@ pub(crate) fn test(args: &[String]) -> Outcome {
     let server = match server {
         Some(path) => path,
         None => {
-            crate::cargo(&["build", "--quiet", "--package", "limina"])?;
-            crate::target_directory()?.join("debug/limina")
+            program::cargo(&["build", "--quiet", "--package", "limina"])?;
+            program::target_directory()?.join("debug/limina")
         }
     };
     run_script(set, Some(&server))
 }
 
 fn run_script(set: &str, server: Option<&Path>) -> Outcome {
-    let script = crate::root().join("console/test.sh");
+    let script = program::root().join("console/test.sh");
     let mut command = Command::new(&script);
-    let screenshots = crate::target_directory()?.join("console-screenshots");
-    command.arg(set).env("LIMINA_SCREENSHOTS", screenshots).current_dir(crate::root());
+    let screenshots = program::target_directory()?.join("console-screenshots");
+    command.arg(set).env("LIMINA_SCREENSHOTS", screenshots).current_dir(program::root());
     if let Some(server) = server {
         command.env("LIMINA_BIN", server);
     }
@@ -68,6 +68,6 @@ fn run_script(set: &str, server: Option<&Path>) -> Outcome {
 /// The job of `cargo xtask test`: this program with a server that is built already.
 pub(crate) fn job(server: &Path) -> Result<Command, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-    command.args(["console-e2e", "--smoke", "--server"]).arg(server).current_dir(crate::root());
+    command.args(["console-e2e", "--smoke", "--server"]).arg(server).current_dir(program::root());
     Ok(command)
 }

@@ -1,6 +1,6 @@
 //! What is checked inside `crates/server`: which files may use wire types, and which may choose the status of an error.
 
-use crate::modules::{read, rust_files, without_comments};
+use crate::sources::{read, rust_files, without_comments};
 use std::path::Path;
 
 const SERVER: &str = "crates/server/src";

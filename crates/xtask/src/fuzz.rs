@@ -1,6 +1,9 @@
 //! Runs the fuzz targets of `crates/fuzz`, which is not part of the workspace.
 
-use crate::{Outcome, packages};
+use crate::{
+    packages,
+    program::{self, Outcome},
+};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
@@ -73,7 +76,7 @@ struct Fuzzer {
 
 impl Fuzzer {
     fn prepare() -> Result<Fuzzer, String> {
-        let target = crate::target_directory()?;
+        let target = program::target_directory()?;
         let (place, tools) = (target.join("fuzz"), target.join("tools"));
         let has_nightly = packages::runs("cargo", &["+nightly", "--version"]);
         match has_nightly {
@@ -84,7 +87,7 @@ impl Fuzzer {
         }
         if !tools.join("bin/cargo-fuzz").is_file() && !packages::runs("cargo-fuzz", &["--version"]) {
             let root = tools.display().to_string();
-            crate::cargo(&["install", "cargo-fuzz", "--locked", "--version", CARGO_FUZZ, "--root", &root])?;
+            program::cargo(&["install", "cargo-fuzz", "--locked", "--version", CARGO_FUZZ, "--root", &root])?;
         }
         Ok(Fuzzer { has_nightly, place, tools: tools.join("bin") })
     }
@@ -121,7 +124,7 @@ impl Fuzzer {
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         println!("xtask: fuzzing {target} for {seconds} s");
         let output =
-            command.current_dir(crate::root()).stdout(Stdio::inherit()).stderr(Stdio::piped()).output();
+            command.current_dir(program::root()).stdout(Stdio::inherit()).stderr(Stdio::piped()).output();
         let output = output.map_err(|error| format!("cargo fuzz: {error}"))?;
         let text = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
@@ -158,8 +161,8 @@ impl Seeds {
             Seeds::None => BTreeSet::new(),
             Seeds::Literals(tests) => {
                 let mut inputs = BTreeSet::new();
-                for file in crate::modules::rust_files(&crate::root().join(tests))? {
-                    let literals = literals(&crate::modules::read(&file)?);
+                for file in crate::sources::rust_files(&program::root().join(tests))? {
+                    let literals = literals(&crate::sources::read(&file)?);
                     // Each in every version, in pieces of varying lengths.
                     inputs.extend(literals.into_iter().flat_map(|text| {
                         (0..3).map(move |version| [&[version, 5], text.as_bytes()].concat())
@@ -172,7 +175,7 @@ impl Seeds {
                 for name in
                     ["README.md", "docs/ledger.md", "docs/limiter.md", "docs/locks.md", "docs/events.md"]
                 {
-                    let text = crate::modules::read(&crate::root().join(name))?;
+                    let text = crate::sources::read(&program::root().join(name))?;
                     for example in json_examples(&text) {
                         inputs.extend((0..21).map(|kind: u8| [&[kind], example.as_bytes()].concat()));
                     }

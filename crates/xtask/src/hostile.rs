@@ -1,10 +1,10 @@
 //! Builds the release binary and plays hostile clients to it.
 
-use crate::Outcome;
+use crate::program::{self, Outcome};
 
 /// Arguments go to the program: names of scenarios, `--minutes N`, `--list`.
 pub(crate) fn run(args: &[&str]) -> Outcome {
     // The program starts the server that is in its own folder.
-    crate::cargo(&["build", "--release", "--quiet", "--package", "limina"])?;
-    crate::cargo(&[&["run", "--release", "--quiet", "--package", "limina-hostile", "--"], args].concat())
+    program::cargo(&["build", "--release", "--quiet", "--package", "limina"])?;
+    program::cargo(&[&["run", "--release", "--quiet", "--package", "limina-hostile", "--"], args].concat())
 }

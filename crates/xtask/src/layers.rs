@@ -1,5 +1,6 @@
-//! Checks that crates depend only on crates of lower layers.
+//! Checks that crates depend only on crates of lower layers, and everything else about the order of the code.
 
+use crate::{architecture, circles, edge, modules, program::root, sources::rust_files};
 use cargo_metadata::{DependencyKind, MetadataCommand};
 use std::{collections::BTreeSet, path::Path};
 
@@ -64,7 +65,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// The external crates that the engine may use. None of them uses a clock, files or threads.
 const ENGINE_USES: &[&str] = &["bytes", "hashbrown", "postcard", "serde"];
 
+/// Checks the dependencies between crates, between the files of each crate and between the engine's modules, where the server
+/// uses wire types and error statuses, and the paths and links in the documents.
 pub(crate) fn check() -> Result<(), String> {
+    check_crates()?;
+    circles::check(&root())?;
+    modules::check(&root())?;
+    edge::check(&root())?;
+    architecture::check(&root())
+}
+
+fn check_crates() -> Result<(), String> {
     let metadata = MetadataCommand::new().no_deps().exec().map_err(|error| error.to_string())?;
     let ours: BTreeSet<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
     let mut problems = Vec::new();
@@ -96,7 +107,7 @@ pub(crate) fn check() -> Result<(), String> {
         problems.push(format!("crates/xtask/src/layers.rs lists {name}, which does not exist"));
     }
     for pure in ["engine", "stomp"] {
-        let lib = crate::root().join(format!("crates/{pure}/src/lib.rs"));
+        let lib = root().join(format!("crates/{pure}/src/lib.rs"));
         let lib = std::fs::read_to_string(lib).map_err(|error| error.to_string())?;
         if !lib.contains("#![no_std]") {
             problems.push(format!("crates/{pure} must be #![no_std]"));
@@ -107,7 +118,7 @@ pub(crate) fn check() -> Result<(), String> {
 
 /// Whether a file in the folder of this file, or below it, contains unit tests.
 fn has_unit_tests(main_file: &Path) -> Result<bool, String> {
-    for file in crate::modules::rust_files(main_file.parent().unwrap_or(main_file))? {
+    for file in rust_files(main_file.parent().unwrap_or(main_file))? {
         let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         if text.contains("#[cfg(test)]") || text.contains("#[test]") {
             return Ok(true);

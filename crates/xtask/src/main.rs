@@ -17,22 +17,17 @@ mod modules;
 mod package;
 mod packages;
 mod paths;
+mod program;
 mod rivals;
 mod schemathesis;
+mod sources;
 mod standby;
 mod test;
 mod test_binaries;
 mod tokens;
 
-use cargo_metadata::MetadataCommand;
-use std::{
-    path::{Path, PathBuf},
-    process::{Command, ExitCode},
-};
-
-type Outcome = Result<(), String>;
-/// Variables to set for a program.
-type Environment = Vec<(&'static str, String)>;
+use program::{Outcome, cargo, root, run, words};
+use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -41,7 +36,7 @@ fn main() -> ExitCode {
         Some("test") if rest.is_empty() => test::run(),
         Some("check") if rest.is_empty() => check::run(),
         Some("bench") if rest.is_empty() => bench::test(),
-        Some("layers") if rest.is_empty() => check_layers(),
+        Some("layers") if rest.is_empty() => layers::check(),
         Some("sim") => cargo(
             &[&["run", "--release", "--quiet", "--package", "limina-sim", "--"], &words(rest)[..]].concat(),
         ),
@@ -107,16 +102,6 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             test the server against docs/openapi.json with generated requests; `test` includes this. --minutes N: longer, and
             with new cases";
 
-/// Checks the dependencies between crates, between the files of each crate and between the engine's modules, where the server
-/// uses wire types and error statuses, and the paths and links in the documents.
-fn check_layers() -> Outcome {
-    layers::check()?;
-    circles::check(&root())?;
-    modules::check(&root())?;
-    edge::check(&root())?;
-    architecture::check(&root())
-}
-
 /// The documentation of the code must be complete, and its links must exist.
 fn docs() -> Outcome {
     let mut command = Command::new(env!("CARGO"));
@@ -144,39 +129,4 @@ fn openapi() -> Outcome {
     }
     let path = root().join("docs/openapi.json");
     std::fs::write(&path, output.stdout).map_err(|error| format!("writing {}: {error}", path.display()))
-}
-
-fn cargo(args: &[&str]) -> Outcome {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(args);
-    run(command)
-}
-
-fn run(mut command: Command) -> Outcome {
-    println!("xtask: {}", describe(&command));
-    let status =
-        command.current_dir(root()).status().map_err(|error| format!("{}: {error}", describe(&command)))?;
-    if status.success() { Ok(()) } else { Err(format!("failed: {}", describe(&command))) }
-}
-
-fn describe(command: &Command) -> String {
-    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
-    let words = std::iter::once(program).chain(command.get_args()).map(|word| word.to_string_lossy());
-    words.collect::<Vec<_>>().join(" ")
-}
-
-fn words(args: &[String]) -> Vec<&str> {
-    args.iter().map(String::as_str).collect()
-}
-
-/// The folder that cargo builds in.
-fn target_directory() -> Result<PathBuf, String> {
-    let metadata = MetadataCommand::new().no_deps().exec().map_err(|error| error.to_string())?;
-    Ok(metadata.target_directory.into_std_path_buf())
-}
-
-/// The workspace's folder.
-fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("xtask is two folders below the root").to_path_buf()
 }

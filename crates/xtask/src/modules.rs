@@ -1,11 +1,8 @@
 //! Checks that each module of the engine uses only modules of lower layers, so that a family can be read without the
 //! others.
 
-use crate::paths::edges;
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-};
+use crate::{paths::edges, sources::rust_files};
+use std::{collections::BTreeSet, path::Path};
 
 const ENGINE: &str = "crates/engine/src";
 
@@ -65,29 +62,6 @@ fn judge(module: &str, used: &str) -> Option<String> {
         }
         _ => None,
     }
-}
-
-pub(crate) fn without_comments(text: &str) -> String {
-    text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n")
-}
-
-/// All Rust files in a folder and below it.
-pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let mut files = Vec::new();
-    let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        if path.is_dir() {
-            files.extend(rust_files(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-pub(crate) fn read(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -3,7 +3,10 @@
 //! The first build counts how often each branch is taken. The benchmarks run with it. Then the compiler reads these counts, and
 //! places and inlines code accordingly in the second build.
 
-use crate::{Outcome, packages};
+use crate::{
+    packages,
+    program::{self, Outcome},
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -30,7 +33,7 @@ const TRAINING: &[(&str, &str)] = &[
 pub(crate) fn build() -> Outcome {
     packages::install(&[packages::POSTGRES])?;
     let toolchain = Toolchain::find()?;
-    let folder = crate::target_directory()?.join("guided");
+    let folder = program::target_directory()?.join("guided");
     let (counts, merged) = (folder.join("counts"), folder.join("counts.profdata"));
     // Counts of another version of the code would be misread.
     if counts.exists() {
@@ -41,7 +44,7 @@ pub(crate) fn build() -> Outcome {
     train(&output, &folder)?;
     toolchain.merge(&counts, &merged)?;
     toolchain.build(&folder, &format!("-Cprofile-use={}", merged.display()))?;
-    let place = crate::target_directory()?.join("package");
+    let place = program::target_directory()?.join("package");
     fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     for program in PROGRAMS {
         let copied = fs::copy(output.join(program), place.join(program));
@@ -56,7 +59,7 @@ fn train(programs: &Path, data: &Path) -> Outcome {
     for (family, parts) in TRAINING {
         let mut command = Command::new(programs.join("limina-bench"));
         command.args([family, "--seconds", "2", "--only", parts, "--data"]).arg(data);
-        crate::run(command)?;
+        program::run(command)?;
     }
     Ok(())
 }
@@ -90,12 +93,12 @@ impl Toolchain {
             command.args(["--package", program]);
         }
         command.args(["--features", "limina/cli"]).env("RUSTFLAGS", flags);
-        crate::run(command)
+        program::run(command)
     }
 
     fn merge(&self, counts: &Path, merged: &Path) -> Outcome {
         let mut command = Command::new(&self.profdata);
         command.args(["merge", "--output"]).arg(merged).arg(counts);
-        crate::run(command)
+        program::run(command)
     }
 }

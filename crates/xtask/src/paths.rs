@@ -2,7 +2,7 @@
 //! its types. Methods that are called on a value have no path, and are not seen.
 
 use crate::{
-    modules::read,
+    sources::read,
     tokens::{Token, tokens},
 };
 use std::{

@@ -1,14 +1,17 @@
 //! Installs and builds the systems that the benchmarks compare Limina with. The tests do not need them.
 
-use crate::packages::{self, Package};
+use crate::{
+    packages::{self, Package},
+    program,
+};
 
 /// The crate that runs the rivals that are crates. It is not part of the workspace.
 pub(crate) const MANIFEST: &str = "crates/rivals/Cargo.toml";
 
 /// Builds the rivals that are crates, into the folder of the benchmark's program, which looks for them there.
 pub(crate) fn build() -> Result<(), String> {
-    let target = crate::target_directory()?.display().to_string();
-    crate::cargo(&[
+    let target = program::target_directory()?.display().to_string();
+    program::cargo(&[
         "build",
         "--profile",
         "dist",

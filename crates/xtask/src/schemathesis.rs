@@ -2,8 +2,8 @@
 //! server must accept, and invalid ones, which it must reject. All answers must be as the reference says.
 
 use crate::{
-    Outcome,
     packages::{self, PYTHON},
+    program::{self, Outcome},
 };
 use std::{
     io::{BufRead, BufReader},
@@ -27,7 +27,7 @@ const SHORT: &[&str] = &[
 /// Installs schemathesis from PyPI into the build directory, unless the same versions are already installed.
 pub(crate) fn install() -> Outcome {
     let place = folder()?;
-    let wanted = crate::root().join(SOURCES).join("requirements.txt");
+    let wanted = program::root().join(SOURCES).join("requirements.txt");
     let wanted =
         std::fs::read_to_string(&wanted).map_err(|error| format!("{}: {error}", wanted.display()))?;
     let stamp = place.join("installed");
@@ -46,7 +46,7 @@ pub(crate) fn install() -> Outcome {
 }
 
 fn folder() -> Result<PathBuf, String> {
-    Ok(crate::target_directory()?.join("schemathesis"))
+    Ok(program::target_directory()?.join("schemathesis"))
 }
 
 /// Options: `--minutes N` for a longer run with new cases; `--server PATH` for a binary that is built already.
@@ -65,13 +65,13 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let server = match server {
         Some(path) => path,
         None => {
-            crate::cargo(&["build", "--quiet", "--package", "limina"])?;
-            crate::target_directory()?.join("debug/limina")
+            program::cargo(&["build", "--quiet", "--package", "limina"])?;
+            program::target_directory()?.join("debug/limina")
         }
     };
     let server = Server::start(&server)?;
     let mut schemathesis = Command::new(folder()?.join("python/bin/schemathesis"));
-    let sources = crate::root().join(SOURCES);
+    let sources = program::root().join(SOURCES);
     schemathesis.current_dir(&sources).env("PYTHONDONTWRITEBYTECODE", "1");
     schemathesis.args(["--config-file", "schemathesis.toml", "run", &format!("{}/openapi.json", server.url)]);
     schemathesis.arg(format!("--header=Authorization: Bearer {}", server.token));
@@ -99,7 +99,7 @@ fn now() -> u64 {
 /// The job of `cargo xtask test`: this program with a server that is built already.
 pub(crate) fn job(server: &Path) -> Result<Command, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-    command.args(["schemathesis", "--server"]).arg(server).current_dir(crate::root());
+    command.args(["schemathesis", "--server"]).arg(server).current_dir(program::root());
     Ok(command)
 }
 

@@ -2,7 +2,10 @@
 
 use std::process::Command;
 
-use crate::{Outcome, packages};
+use crate::{
+    packages,
+    program::{self, Outcome},
+};
 
 const TEST: &str = "standby::whichever_server_is_lost_nothing_acknowledged_is_lost";
 
@@ -22,5 +25,5 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     let mut test = Command::new(env!("CARGO"));
     test.args(["test", "--package", "limina", "--test", "cluster", "--"]);
     test.args(["--exact", "--nocapture", TEST]).env("STANDBY_ROUNDS", rounds.to_string());
-    crate::run(test)
+    program::run(test)
 }

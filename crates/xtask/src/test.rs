@@ -3,7 +3,9 @@
 use std::{path::Path, process::Command, thread, time::Instant};
 
 use crate::{
-    Environment, Outcome, cargo, clients, console, envoy, fuzz, packages, rivals, schemathesis, test_binaries,
+    clients, console, envoy, fuzz, layers, packages,
+    program::{self, Environment, Outcome, cargo},
+    rivals, schemathesis, test_binaries,
 };
 
 pub(crate) fn run() -> Outcome {
@@ -11,7 +13,7 @@ pub(crate) fn run() -> Outcome {
     check_text()?;
     // Downloading and compiling do not get in each other's way.
     let installed = thread::spawn(install);
-    let target_directory = crate::target_directory()?;
+    let target_directory = program::target_directory()?;
     let build = build_environment(&target_directory)?;
     let jobs = test_binaries::build_all(&build)?;
     installed.join().map_err(|_| "installing panicked; see above")??;
@@ -27,7 +29,7 @@ pub(crate) fn check_text() -> Outcome {
     for outside in [rivals::MANIFEST, fuzz::MANIFEST] {
         cargo(&["fmt", "--manifest-path", outside, "--check"])?;
     }
-    crate::check_layers()
+    layers::check()
 }
 
 /// Minutes and seconds, as `time` prints them.
@@ -64,7 +66,7 @@ fn is_first_build(target_directory: &Path) -> bool {
 
 /// The program that `cargo clippy` runs in place of the compiler.
 fn clippy_driver() -> Result<String, String> {
-    let output = Command::new("rustc").args(["--print", "sysroot"]).current_dir(crate::root()).output();
+    let output = Command::new("rustc").args(["--print", "sysroot"]).current_dir(program::root()).output();
     let output = output.map_err(|error| format!("running rustc: {error}"))?;
     let driver = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("bin/clippy-driver");
     match driver.is_file() {

@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Environment, Outcome};
+use crate::program::{self, Environment, Outcome};
 
 /// Binaries that run at the same time. One lane is busy with the end-to-end tests, which mostly wait, for most of the run.
 const LANES: usize = 2;
@@ -66,10 +66,10 @@ pub(crate) fn build(
 ) -> Result<(Vec<Job>, Option<PathBuf>), String> {
     let mut cargo = cargo_with(environment, &["test", "--no-run", "--tests"]);
     cargo.args(packages).arg("--message-format=json-render-diagnostics");
-    let told = crate::describe(&cargo);
+    let told = program::describe(&cargo);
     println!("xtask: {told}");
     let failed = |error: std::io::Error| format!("{told}: {error}");
-    let mut cargo = cargo.current_dir(crate::root()).stdout(Stdio::piped()).spawn().map_err(failed)?;
+    let mut cargo = cargo.current_dir(program::root()).stdout(Stdio::piped()).spawn().map_err(failed)?;
     let output = BufReader::new(cargo.stdout.take().expect("it is piped"));
     let (mut jobs, mut server) = (Vec::new(), None);
     for message in Message::parse_stream(output) {
@@ -97,7 +97,7 @@ pub(crate) fn build_all(environment: &Environment) -> Result<Vec<Job>, String> {
     // `cargo test --example` would build the tests of the examples.
     let mut examples = cargo_with(environment, &["build"]);
     examples.args(WHAT).args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
-    crate::run(examples)?;
+    program::run(examples)?;
     for job in jobs.iter_mut().filter(|job| job.name == RUST_CLIENT) {
         job.command.envs(crate::client_packages::smoke_test(&server));
     }
@@ -194,7 +194,7 @@ fn console(server: &Path) -> Result<Job, String> {
 fn documentation_tests() -> Job {
     let args = [&["test", "--doc"], WHAT].concat();
     let mut command = Command::new(env!("CARGO"));
-    command.args(&args).current_dir(crate::root());
+    command.args(&args).current_dir(program::root());
     Job { name: "documentation tests".into(), again: format!("cargo {}", args.join(" ")), command }
 }
 
