@@ -1,14 +1,6 @@
 //! Running a command that asks a server.
 
-use crate::{Command, Exit, Failed, Options, connection::Connection, output::Output, report, words};
-use limina_client::Limina;
-
-/// What every command has: the client, and where to write.
-pub(crate) struct Session {
-    pub(crate) client: Limina,
-    pub(crate) connection: Connection,
-    pub(crate) out: Output,
-}
+use crate::{Command, Exit, Failed, Options, Session, output::Output, report, words};
 
 /// Runs a command to its end, and says what went wrong on standard error.
 pub fn run(options: &Options, command: Command) -> Exit {

@@ -26,6 +26,8 @@ mod output;
 #[cfg(feature = "client")]
 mod replies;
 pub mod secret_file;
+#[cfg(feature = "client")]
+mod session;
 mod table;
 #[cfg(feature = "client")]
 mod watch;
@@ -49,7 +51,7 @@ pub use output::Format;
 pub use replies::ListLimit;
 
 #[cfg(feature = "client")]
-pub(crate) use client::Session;
+pub(crate) use session::Session;
 
 use output::Output;
 use std::io::Write;

@@ -27,11 +27,13 @@ const LEFT: &[(&str, &str)] = &[
          summary/text.rs",
     ),
     (
-        "crates/cli/src/lib.rs",
-        "client.rs commands/audit.rs commands/check.rs commands/decisions.rs commands/events.rs \
-         commands/explain.rs commands/hold.rs commands/leases.rs commands/ledger.rs commands/locks.rs \
-         commands/mod.rs commands/namespaces.rs commands/refusals.rs commands/rule_files.rs \
-         commands/rules.rs commands/status.rs commands/top/frame.rs commands/top/mod.rs watch.rs",
+        "crates/engine/src/lib.rs",
+        "decisions/decide.rs decisions/end.rs decisions/ended.rs decisions/lists.rs decisions/mod.rs \
+         decisions/state.rs decisions/waiting.rs",
+    ),
+    (
+        "crates/engine/src/lib.rs",
+        "ledger/entries.rs ledger/limits.rs ledger/operations.rs ledger/reply.rs ledger/state.rs",
     ),
     (
         "crates/engine/src/lib.rs",
@@ -41,15 +43,6 @@ const LEFT: &[(&str, &str)] = &[
          limiter/reply.rs limiter/resident_bytes.rs limiter/rule.rs limiter/rule_index.rs \
          limiter/rule_sets.rs limiter/rules.rs limiter/state.rs limiter/touched_groups.rs \
          limiter/waiting.rs",
-    ),
-    (
-        "crates/engine/src/lib.rs",
-        "decisions/decide.rs decisions/end.rs decisions/ended.rs decisions/lists.rs decisions/mod.rs \
-         decisions/state.rs decisions/waiting.rs",
-    ),
-    (
-        "crates/engine/src/lib.rs",
-        "ledger/entries.rs ledger/limits.rs ledger/operations.rs ledger/reply.rs ledger/state.rs",
     ),
     (
         "crates/hostile/src/lib.rs",
@@ -87,13 +80,18 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "crates/sim/src/lib.rs",
+        "model/batches.rs model/decisions/decide.rs model/decisions/mod.rs model/decisions/waiting.rs \
+         model/mod.rs model/namespace.rs",
+    ),
+    (
+        "crates/sim/src/lib.rs",
         "workload/decisions.rs workload/events.rs workload/ledger.rs workload/limiter.rs workload/locks.rs \
          workload/mod.rs workload/vocabulary.rs",
     ),
     (
-        "crates/sim/src/lib.rs",
-        "model/batches.rs model/decisions/decide.rs model/decisions/mod.rs model/decisions/waiting.rs \
-         model/mod.rs model/namespace.rs",
+        "crates/store/src/lib.rs",
+        "batch.rs journal.rs lib.rs records.rs shard_store/filtering.rs shard_store/look_up.rs \
+         shard_store/mod.rs shard_store/preparation.rs sharding.rs table.rs",
     ),
     (
         "crates/store/src/lib.rs",
@@ -101,11 +99,6 @@ const LEFT: &[(&str, &str)] = &[
          postgres/filters.rs postgres/lookups.rs postgres/members.rs postgres/mod.rs postgres/pool.rs \
          postgres/pooling.rs postgres/presence.rs postgres/release.rs postgres/schema.rs \
          postgres/session.rs postgres/shards.rs postgres/table.rs postgres/tenures.rs",
-    ),
-    (
-        "crates/store/src/lib.rs",
-        "batch.rs journal.rs lib.rs records.rs shard_store/filtering.rs shard_store/look_up.rs \
-         shard_store/mod.rs shard_store/preparation.rs sharding.rs table.rs",
     ),
 ];
 
