@@ -125,6 +125,11 @@ impl Stage {
         format!("/v1/ns/{NAMESPACE}{path}")
     }
 
+    /// The bytes of a POST of the hostile namespace.
+    pub(crate) fn post(&self, path: &str, body: &str) -> Vec<u8> {
+        http::request("POST", &self.path(path), "", body.as_bytes())
+    }
+
     /// One request of the preparation, which must succeed.
     pub(crate) async fn prepare(&self, method: &str, path: &str, body: &Value) -> Result<Answer, Failed> {
         let answer = http::ask(self.address(), method, &self.path(path), body.to_string().as_bytes()).await?;

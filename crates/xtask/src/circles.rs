@@ -45,11 +45,6 @@ const LEFT: &[(&str, &str)] = &[
          limiter/waiting.rs",
     ),
     (
-        "crates/hostile/src/lib.rs",
-        "scenarios/memory.rs scenarios/mod.rs scenarios/overload.rs scenarios/requests.rs \
-         scenarios/state.rs scenarios/streams.rs scenarios/work.rs",
-    ),
-    (
         "crates/node/src/lib.rs",
         "checkpointer.rs driver/loading.rs driver/mod.rs driver/news.rs driver/outputs.rs \
          driver/prepared.rs driver/restored.rs filter_loader.rs node.rs ownership_manager.rs preparer.rs \

@@ -1,6 +1,6 @@
 //! Clients that make the server hold bytes: answers that are not read, requests that do not end, requests that wait.
 
-use super::{post, streams};
+use super::streams;
 use crate::{
     Failed, h2,
     http::{self, Connection},
@@ -151,7 +151,7 @@ pub(crate) async fn lock_waiters(stage: &Stage) -> Result<(), Failed> {
     let locks: Vec<Value> =
         [json!({"mode": "shared", "key_values": first})].into_iter().chain(others).collect();
     let body = json!({"locks": locks, "ttl": "1s", "wait": "5m"}).to_string();
-    let request = Arc::new(post(stage, "/locks", &body));
+    let request = Arc::new(stage.post("/locks", &body));
     let mut waiters = JoinSet::new();
     for _ in 0..stage.scaled(1_500) {
         let (request, address) = (request.clone(), stage.address());

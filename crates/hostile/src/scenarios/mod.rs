@@ -186,8 +186,3 @@ async fn repeat(stage: &Stage, connections: usize, request: Vec<u8>) -> Result<(
     }
     Ok(())
 }
-
-/// The bytes of a POST of the hostile namespace.
-fn post(stage: &Stage, path: &str, body: &str) -> Vec<u8> {
-    http::request("POST", &stage.path(path), "", body.as_bytes())
-}

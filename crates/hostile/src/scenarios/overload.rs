@@ -1,6 +1,5 @@
 //! More connections or more requests than the server can serve.
 
-use super::post;
 use crate::{Failed, h2, http::Connection, stage::Stage};
 use serde_json::json;
 use std::{sync::Arc, time::Instant};
@@ -15,7 +14,7 @@ async fn prepare(stage: &Stage) -> Result<String, Failed> {
 }
 
 pub(crate) async fn connections(stage: &Stage) -> Result<(), Failed> {
-    let request = Arc::new(post(stage, "/limiter/check", &prepare(stage).await?));
+    let request = Arc::new(stage.post("/limiter/check", &prepare(stage).await?));
     let mut open = Vec::new();
     for _ in 0..stage.scaled(5_000) {
         open.push(Connection::open(stage.address()).await?);

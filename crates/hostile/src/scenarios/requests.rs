@@ -1,6 +1,6 @@
 //! Requests that are wrong in an expensive way, or whose answers would be.
 
-use super::{post, repeat};
+use super::repeat;
 use crate::{
     Failed,
     http::{self, Connection},
@@ -18,9 +18,9 @@ pub(crate) async fn deep_json(stage: &Stage) -> Result<(), Failed> {
     let selection = format!(r#"{{"name":"r","limit":1,"selection":{}"#, r#"{"k":"#.repeat(size / 5));
     stage.begin().await?;
     tokio::try_join!(
-        repeat(stage, 2, post(stage, "/limiter/check", &lists)),
-        repeat(stage, 2, post(stage, "/limiter/check", &objects)),
-        repeat(stage, 2, post(stage, "/limiter/rules", &selection)),
+        repeat(stage, 2, stage.post("/limiter/check", &lists)),
+        repeat(stage, 2, stage.post("/limiter/check", &objects)),
+        repeat(stage, 2, stage.post("/limiter/rules", &selection)),
     )?;
     Ok(())
 }
@@ -29,8 +29,8 @@ pub(crate) async fn wrong_items(stage: &Stage) -> Result<(), Failed> {
     let items = "1,".repeat(stage.scaled(8 * MIB) - 50.min(stage.scaled(8 * MIB) / 2));
     stage.begin().await?;
     tokio::try_join!(
-        repeat(stage, 2, post(stage, "/limiter/check/batch", &format!(r#"{{"checks":[{items}1]}}"#))),
-        repeat(stage, 2, post(stage, "/ledger/hold/batch", &format!(r#"{{"operations":[{items}1]}}"#))),
+        repeat(stage, 2, stage.post("/limiter/check/batch", &format!(r#"{{"checks":[{items}1]}}"#))),
+        repeat(stage, 2, stage.post("/ledger/hold/batch", &format!(r#"{{"operations":[{items}1]}}"#))),
     )?;
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! State that a namespace makes the server keep.
 
-use super::post;
 use crate::{Failed, http::Connection, stage::Stage};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -52,7 +51,7 @@ pub(crate) async fn quotas(stage: &Stage) -> Result<(), Failed> {
         }
     }
     let check = json!({"key_values": {"other": 1}, "hits": 0}).to_string();
-    stage.tally().note(&connection.exchange(&post(stage, "/limiter/check", &check)).await?);
+    stage.tally().note(&connection.exchange(&stage.post("/limiter/check", &check)).await?);
     Ok(())
 }
 

@@ -1,6 +1,5 @@
 //! Followers and readers of a large stream.
 
-use super::post;
 use crate::{
     Failed,
     http::{Connection, request},
@@ -99,7 +98,7 @@ pub(crate) async fn resuming_followers(stage: &Stage) -> Result<(), Failed> {
     let mut number = 0;
     while begin.elapsed() < stage.hostile_time() {
         let event = json!({"event": format!("later {number}")}).to_string();
-        stage.tally().note(&submitter.exchange(&post(stage, "/events/s", &event)).await?);
+        stage.tally().note(&submitter.exchange(&stage.post("/events/s", &event)).await?);
         number += 1;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Requests that cost the shard a lot of work.
 
-use super::{post, repeat};
+use super::repeat;
 use crate::{
     Failed,
     http::{self, Connection},
@@ -36,7 +36,7 @@ pub(crate) async fn long_in_lists(stage: &Stage) -> Result<(), Failed> {
     let pairs = (0..15).map(|number| (key(number), Value::from(value(IN - 1))));
     let pairs = pairs.chain([(key(15), json!(1))]).collect::<serde_json::Map<_, _>>();
     let checks = json!({"checks": vec![json!({"key_values": pairs}); stage.scaled(BATCH)]});
-    repeat(stage, 1, post(stage, "/limiter/check/batch", &checks.to_string())).await
+    repeat(stage, 1, stage.post("/limiter/check/batch", &checks.to_string())).await
 }
 
 /// Makes counters in `namespace`, each of its own key-values.
@@ -57,7 +57,7 @@ pub(crate) async fn large_in_query(stage: &Stage) -> Result<(), Failed> {
     // No counter satisfies any part, so each list is searched to its end for each counter.
     let part = |part: usize| json!({"where": {"n": {"in": (0..IN).map(|item| 1_000_000 + part * IN + item).collect::<Vec<_>>()}}});
     let query = json!({"any": (0..63).map(part).collect::<Vec<_>>()});
-    repeat(stage, 2, post(stage, "/limiter/counters/query?limit=1000", &query.to_string())).await
+    repeat(stage, 2, stage.post("/limiter/counters/query?limit=1000", &query.to_string())).await
 }
 
 pub(crate) async fn hold_batch(stage: &Stage) -> Result<(), Failed> {
@@ -83,7 +83,7 @@ pub(crate) async fn hold_batch(stage: &Stage) -> Result<(), Failed> {
             |number: usize| format!(r#"{{"operation_id":"{round}-{number}","changes":{changes}}}"#);
         let operations: Vec<String> = (0..stage.scaled(BATCH)).map(operation).collect();
         let body = format!(r#"{{"operations":[{}]}}"#, operations.join(","));
-        let answer = connection.exchange(&post(stage, "/ledger/hold/batch", &body)).await?;
+        let answer = connection.exchange(&stage.post("/ledger/hold/batch", &body)).await?;
         stage.tally().note(&answer);
         if answer.status != 200 {
             connection = Connection::open(stage.address()).await?;
@@ -112,7 +112,7 @@ pub(crate) async fn abandoned_batches(stage: &Stage) -> Result<(), Failed> {
     stage.prepare("POST", "/limiter/rules", &rule).await?;
     let checks: Vec<Value> =
         (0..stage.scaled(BATCH)).map(|number| json!({"key_values": {"n": number}})).collect();
-    let request = Arc::new(post(stage, "/limiter/check/batch", &json!({"checks": checks}).to_string()));
+    let request = Arc::new(stage.post("/limiter/check/batch", &json!({"checks": checks}).to_string()));
     stage.begin().await?;
     let mut tasks = JoinSet::new();
     for _ in 0..stage.scaled(1_000) {
