@@ -1,6 +1,6 @@
 //! Brings the table up to date behind the journal, one shard at a time, in the background.
 
-use crate::{Budget, Metrics, memory::Kind, node::Stores};
+use crate::{Budget, Metrics, memory::Kind, stores::Stores};
 use limina_store::{FreeSpace, Journal, ShardStore, Table};
 use std::{
     sync::Arc,

@@ -1,6 +1,6 @@
 //! Reads the filters of keys, one shard at a time, in the background. Until a filter is read, its keys are looked up.
 
-use crate::{Budget, Metrics, memory::Kind, node::Stores};
+use crate::{Budget, Metrics, memory::Kind, stores::Stores};
 use limina_store::{Journal, Table};
 use prometheus_client::metrics::counter::Counter;
 use std::{

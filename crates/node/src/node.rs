@@ -1,117 +1,23 @@
 //! A node: starting and stopping.
 
 use crate::{
-    Metrics, Peers, Service,
+    AddressTaken, Joining, Metrics, NodeOptions, OpenError, Service,
     checkpointer::Checkpointer,
     clock::Clocks,
     cluster::{Others, TenureGuard},
     driver::{self, Driver, Order, ShardContext},
     failure::{NodeFailure, catch_panic},
     filter_loader::FilterLoader,
-    ownership_manager::OwnershipManager,
+    ownership_manager::{OwnershipManager, Stage},
     registration::register,
-    service::{self, Location, QueueOptions},
+    service::{self, Location},
+    stores::Stores,
 };
 use futures_util::{StreamExt, TryStreamExt, stream};
-use limina_engine::{Millis, QuotaTable, Stats};
-use limina_shard::Options as ShardOptions;
-use limina_store::{
-    Journal, NodeId, ShardId, ShardStore, ShardStoreOptions, Sharding, StoreError, Table, Tenure,
-};
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use limina_engine::Stats;
+use limina_store::{Journal, ShardId, Sharding, Table, Tenure};
+use std::{sync::Arc, time::Instant};
 use tokio::{sync::watch, task::JoinHandle};
-
-/// The bounds of a node.
-#[derive(Debug, Clone)]
-pub struct NodeOptions {
-    /// The bounds of each shard's batches.
-    pub shard: ShardOptions,
-    /// The bounds of each shard's queue.
-    pub queue: QueueOptions,
-    /// The bounds of each shard's overlay.
-    pub store: ShardStoreOptions,
-    /// The journal size, in bytes, that triggers a checkpoint of the shards that need its oldest segment.
-    pub journal_bytes: u64,
-    /// How much each namespace may have. Each node decides by its own quotas for the shards that it owns.
-    pub quotas: Arc<QuotaTable>,
-    /// How long the audit is kept.
-    pub audit_kept: Millis,
-}
-
-impl Default for NodeOptions {
-    fn default() -> NodeOptions {
-        NodeOptions {
-            shard: ShardOptions::default(),
-            queue: QueueOptions::default(),
-            store: ShardStoreOptions::default(),
-            journal_bytes: 1 << 30,
-            quotas: Arc::default(),
-            audit_kept: limina_engine::Options::default().audit_kept,
-        }
-    }
-}
-
-/// What a node needs to share a store with other nodes.
-pub struct Joining {
-    /// The address at which other nodes reach this one. No other live node may have it.
-    pub address: String,
-    /// The name of the machine, for operators.
-    pub host: String,
-    /// The length of the node's tenure: if the node does not renew it for this long, other nodes claim its shards.
-    pub tenure: Duration,
-    /// Sends requests to the other nodes.
-    pub peers: Arc<dyn Peers>,
-}
-
-/// Another live node has the address of this one.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "the address {address} is that of another node, {node}, which {} {} s ago and renews its tenure: every node needs an address \
-     of its own, see --advertise",
-    started(host),
-    age.as_secs()
-)]
-pub struct AddressTaken {
-    /// The address of both nodes.
-    pub address: String,
-    /// The other node's name.
-    pub node: NodeId,
-    /// The name of the other node's machine. Empty if it is unknown.
-    pub host: String,
-    /// How long ago the other one started.
-    pub age: Duration,
-}
-
-fn started(host: &str) -> String {
-    if host.is_empty() { "started".to_owned() } else { format!("started on {host}") }
-}
-
-/// Why a shard could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The store failed.
-    #[error("opening shard {shard}")]
-    Store {
-        /// The number of the shard.
-        shard: u16,
-        /// The error of the store.
-        #[source]
-        source: StoreError,
-    },
-    /// A stored record could not be loaded.
-    #[error("opening shard {shard}")]
-    Record {
-        /// The number of the shard.
-        shard: u16,
-        /// The record, and what is wrong with it.
-        #[source]
-        source: limina_engine::engine::BadRecord,
-    },
-}
 
 /// A running node, which serves shards on a [`Service`].
 ///
@@ -131,17 +37,6 @@ struct Leaving {
     stage: watch::Sender<Stage>,
     /// Whether all of its shards are given away.
     has_left: watch::Receiver<bool>,
-}
-
-/// What the ownership manager is to do. Later stages include the earlier ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stage {
-    /// Hold a share of the shards.
-    Share,
-    /// Give all shards away, and go on to tell where they are.
-    Leave,
-    /// Give all shards away, and end.
-    End,
 }
 
 /// The tasks that serve shards.
@@ -339,40 +234,5 @@ async fn join(tasks: impl IntoIterator<Item = JoinHandle<()>>) {
         {
             tracing::error!(%error, "a task failed");
         }
-    }
-}
-
-type ByShard<J, T> = BTreeMap<ShardId, Arc<ShardStore<J, T>>>;
-
-/// The stores of the shards that this node serves. A clone shares them.
-pub(crate) struct Stores<J, T>(Arc<Mutex<ByShard<J, T>>>);
-
-impl<J, T> Stores<J, T> {
-    pub(crate) fn insert(&self, shard: ShardId, store: Arc<ShardStore<J, T>>) {
-        self.lock().insert(shard, store);
-    }
-
-    pub(crate) fn remove(&self, shard: ShardId) {
-        self.lock().remove(&shard);
-    }
-
-    pub(crate) fn all(&self) -> ByShard<J, T> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ByShard<J, T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<J, T> Default for Stores<J, T> {
-    fn default() -> Stores<J, T> {
-        Stores(Arc::default())
-    }
-}
-
-impl<J, T> Clone for Stores<J, T> {
-    fn clone(&self) -> Stores<J, T> {
-        Stores(self.0.clone())
     }
 }

@@ -6,15 +6,15 @@
 //! rejects it.
 
 use crate::{
-    Joining,
+    Joining, NodeOptions,
     driver::{HandedTime, Order, ShardContext},
     failure::catch_panic,
-    node::{NodeOptions, Stage, Stores},
     ownership::{OwnershipAction, OwnershipPlanner, UnownedShard},
     preparer::Preparer,
     reachability,
     service::Location,
     shard_task::{Finished, ShardTask},
+    stores::Stores,
     tenure_renewal::{RenewalControl, SeenView, TenureRenewal},
 };
 use limina_engine::Time;
@@ -29,6 +29,17 @@ use tokio::{
     sync::watch,
     task::{AbortHandle, JoinSet},
 };
+
+/// What the ownership manager is to do. Later stages include the earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Hold a share of the shards.
+    Share,
+    /// Give all shards away, and go on to tell where they are.
+    Leave,
+    /// Give all shards away, and end.
+    End,
+}
 
 pub(crate) struct OwnershipManager<S> {
     store: Arc<S>,

@@ -1,12 +1,35 @@
 //! Registers a node that joins others, under an address that no other node has.
 
 use crate::{
-    AddressTaken, Joining,
+    Joining,
     tenure_renewal::{announcement, interval},
 };
-use limina_store::{Member, StoreError, Tenure};
+use limina_store::{Member, NodeId, StoreError, Tenure};
 use std::{error::Error, time::Duration};
 use tokio::time::{Instant, sleep, timeout};
+
+/// Another live node has the address of this one.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the address {address} is that of another node, {node}, which {} {} s ago and renews its tenure: every node needs an address \
+     of its own, see --advertise",
+    started(host),
+    age.as_secs()
+)]
+pub struct AddressTaken {
+    /// The address of both nodes.
+    pub address: String,
+    /// The other node's name.
+    pub node: NodeId,
+    /// The name of the other node's machine. Empty if it is unknown.
+    pub host: String,
+    /// How long ago the other one started.
+    pub age: Duration,
+}
+
+fn started(host: &str) -> String {
+    if host.is_empty() { "started".to_owned() } else { format!("started on {host}") }
+}
 
 /// Registers a node. Retries while the store does not answer.
 ///

@@ -1,11 +1,11 @@
 //! One shard of a node among others, from its opening until it is given away.
 
 use crate::{
-    OpenError,
+    NodeOptions, OpenError,
     driver::{self, Closed, Driver, HandedTime, NotOwned, Order, ShardContext},
-    node::{NodeOptions, Stores},
     preparer::Preparing,
     service::{self, Location},
+    stores::Stores,
     tenure_renewal::RenewalControl,
 };
 use limina_engine::{Command, Engine, Name, Page, Request, Time};

@@ -1,7 +1,7 @@
 //! Renews this node's tenure. It is a task of its own, so that the tenure does not expire while shards are claimed, opened or
 //! handed over.
 
-use crate::{Joining, driver::ShardContext, node::Stores, ownership::is_current};
+use crate::{Joining, driver::ShardContext, ownership::is_current, stores::Stores};
 use limina_store::{Announcement, Journal, ShardId, StoreError, Table, Tenure, View};
 use std::{
     collections::BTreeSet,

@@ -45,18 +45,6 @@ const LEFT: &[(&str, &str)] = &[
          limiter/waiting.rs",
     ),
     (
-        "crates/node/src/lib.rs",
-        "checkpointer.rs driver/loading.rs driver/mod.rs driver/news.rs driver/outputs.rs \
-         driver/prepared.rs driver/restored.rs filter_loader.rs node.rs ownership_manager.rs preparer.rs \
-         registration.rs shard_task.rs tenure_renewal.rs",
-    ),
-    (
-        "crates/node/src/lib.rs",
-        "memory/mod.rs metrics/cluster.rs metrics/decisions.rs metrics/events.rs metrics/ledger.rs \
-         metrics/limiter.rs metrics/locks.rs metrics/mod.rs metrics/requests.rs metrics/shards.rs \
-         metrics/store.rs service/unavailable.rs",
-    ),
-    (
         "crates/server/src/lib.rs",
         "access/denials.rs access/guard.rs access/identity.rs access/origin.rs access/policy.rs \
          envoy/grpc.rs envoy/health.rs envoy/mod.rs http/audit.rs http/decisions.rs http/events.rs \

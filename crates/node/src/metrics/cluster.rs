@@ -1,6 +1,6 @@
 //! Several nodes on one store: who is alive, and how shards move.
 
-use super::seconds;
+use super::instruments::seconds;
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},

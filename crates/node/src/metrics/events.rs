@@ -1,6 +1,6 @@
 //! Streams of events.
 
-use super::replace;
+use super::instruments::replace;
 use limina_engine::Sizes;
 use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
 

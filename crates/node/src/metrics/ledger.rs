@@ -1,6 +1,6 @@
 //! The ledger.
 
-use super::replace;
+use super::instruments::replace;
 use limina_engine::Sizes;
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},

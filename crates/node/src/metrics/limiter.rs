@@ -1,6 +1,6 @@
 //! The limiter.
 
-use super::{replace, rule_checks::RuleChecks};
+use super::{instruments::replace, rule_checks::RuleChecks};
 use limina_engine::Sizes;
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge},

@@ -7,6 +7,7 @@
 mod cluster;
 mod decisions;
 mod events;
+mod instruments;
 mod ledger;
 mod limiter;
 mod locks;
@@ -20,10 +21,7 @@ mod unmatched_checks;
 pub(crate) use rule_checks::CountedChecks;
 
 use limina_engine::Stats;
-use prometheus_client::{
-    metrics::{gauge::Gauge, histogram::Histogram, histogram::exponential_buckets},
-    registry::Registry,
-};
+use prometheus_client::registry::Registry;
 
 /// All metrics of a node. A clone shares the counters of its original.
 #[derive(Clone, Default)]
@@ -92,19 +90,4 @@ impl Drop for ShardGauges {
     fn drop(&mut self) {
         self.set(Stats::default());
     }
-}
-
-/// A histogram of seconds, from `shortest` upwards in powers of two.
-fn seconds(shortest: f64, buckets: u16) -> Histogram {
-    Histogram::new(exponential_buckets(shortest, 2.0, buckets))
-}
-
-/// A histogram of counts, from 1 to 16,384 in powers of two.
-fn counts() -> Histogram {
-    Histogram::new(exponential_buckets(1.0, 2.0, 15))
-}
-
-/// Replaces one shard's contribution to a gauge that adds up all shards.
-fn replace(gauge: &Gauge, old: usize, new: usize) {
-    gauge.inc_by(new as i64 - old as i64);
 }

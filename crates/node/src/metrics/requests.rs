@@ -1,6 +1,6 @@
 //! Requests that front ends submit, and how they end.
 
-use super::seconds;
+use super::instruments::seconds;
 use crate::Unavailable;
 use limina_engine::{Outcome, Quota};
 use prometheus_client::{

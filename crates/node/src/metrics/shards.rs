@@ -1,6 +1,6 @@
 //! The loop of every shard: appends, look-ups, openings.
 
-use super::{counts, replace, seconds};
+use super::instruments::{counts, replace, seconds};
 use limina_engine::Stats;
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},

@@ -1,6 +1,6 @@
 //! The journal, the table, and what the table does not contain yet.
 
-use super::seconds;
+use super::instruments::seconds;
 use limina_store::FilterCounts;
 use prometheus_client::{
     metrics::{counter::Counter, gauge::Gauge, histogram::Histogram},
