@@ -14,6 +14,7 @@ mod decisions;
 mod echo;
 mod envoy;
 mod events;
+mod failed;
 mod frame;
 mod http;
 mod in_process;
@@ -32,14 +33,12 @@ mod serve;
 mod summary;
 
 use clap::{Parser, Subcommand};
+use failed::Failed;
 use frame::{Bench, Screen};
-use std::{error::Error, process::ExitCode};
+use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// An error that ends the program. It is printed; no code distinguishes its causes.
-type Failed = Box<dyn Error + Send + Sync>;
 
 /// Measures Limina and other systems that do the same work
 #[derive(Parser)]
