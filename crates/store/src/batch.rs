@@ -5,7 +5,6 @@
 //! ones if the record is removed), the key and the value. A key occurs once. There is no checksum, because the journal
 //! has one over each frame.
 
-use crate::Record;
 use bytes::{BufMut, Bytes, BytesMut};
 
 const FORMAT: u8 = 2;
@@ -18,6 +17,22 @@ const FIRST: u32 = 1 << 31;
 #[derive(Debug, Clone)]
 pub struct Batch {
     payload: Bytes,
+}
+
+/// An after-image: the new value of a record under its key, or its removal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Records of a shard are sorted by the bytes of their keys.
+    pub key: Bytes,
+    /// The new value; `None` removes the record.
+    pub value: Option<Bytes>,
+}
+
+impl Record {
+    /// Borrows the record. `is_first` is false, because other records may have been under its key before.
+    pub fn image(&self) -> RecordRef<'_> {
+        RecordRef { key: &self.key, value: self.value.as_deref(), is_first: false }
+    }
 }
 
 /// A borrowed after-image: the new value of a record under its key, or its removal.

@@ -57,18 +57,6 @@ const LEFT: &[(&str, &str)] = &[
         "workload/decisions.rs workload/events.rs workload/ledger.rs workload/limiter.rs workload/locks.rs \
          workload/mod.rs workload/vocabulary.rs",
     ),
-    (
-        "crates/store/src/lib.rs",
-        "batch.rs journal.rs lib.rs records.rs shard_store/filtering.rs shard_store/look_up.rs \
-         shard_store/mod.rs shard_store/preparation.rs sharding.rs table.rs",
-    ),
-    (
-        "crates/store/src/lib.rs",
-        "postgres/appends.rs postgres/checkpoint.rs postgres/confirms.rs postgres/connector.rs \
-         postgres/filters.rs postgres/lookups.rs postgres/members.rs postgres/mod.rs postgres/pool.rs \
-         postgres/pooling.rs postgres/presence.rs postgres/release.rs postgres/schema.rs \
-         postgres/session.rs postgres/shards.rs postgres/table.rs postgres/tenures.rs",
-    ),
 ];
 
 type Files<'a> = BTreeSet<&'a str>;

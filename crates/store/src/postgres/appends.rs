@@ -5,6 +5,7 @@
 //! be reported as successful.
 
 use super::{
+    connections::APPEND_CONNECTIONS,
     errors::{ATTEMPTS, is_conflict, warning_received},
     known::Known,
     pool::{Pool, closed},
@@ -31,8 +32,6 @@ use tokio_postgres::{
     error::{Severity, SqlState},
 };
 
-/// The number of statements that run at the same time, each on its own connection.
-pub(super) const APPEND_CONNECTIONS: usize = 3;
 /// The maximum size of the payloads in one statement, unless a single payload is longer.
 const STATEMENT_BYTES: usize = 16 << 20;
 /// After an append failed for lack of space, writes are rejected for this long before another one is tried.

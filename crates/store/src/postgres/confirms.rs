@@ -2,6 +2,7 @@
 //! requested.
 
 use super::{
+    connections::CONFIRM_CONNECTIONS,
     pool::{Pool, closed},
     queue::Queue,
     row::{from_node, from_shard, number},
@@ -9,9 +10,6 @@ use super::{
 use crate::{ConfirmError, Epoch, NodeId, Seq, ShardId, StoreError};
 use std::sync::Arc;
 use tokio::{sync::oneshot, task::JoinHandle};
-
-/// Two tasks, each on its own connection, so that one can go on if the statement of the other takes long.
-pub(super) const CONFIRM_CONNECTIONS: usize = 2;
 
 /// Compares epochs and owners, and whether the database still has all appends that this node has seen. With a synchronous standby, the statement also writes, so that its commit waits for the standby. So
 /// a server that was cut off and replaced cannot answer.

@@ -1,6 +1,7 @@
 //! Makes connections to the database.
 
 use super::{
+    connections,
     errors::{describe, is_permanent},
     hosts, presence,
     session::{Notifications, Server, Session, drive, on_message},
@@ -282,7 +283,7 @@ impl ConnectError {
         let words = match error.code() {
             Some(&SqlState::TOO_MANY_CONNECTIONS) => format!(
                 "the server takes no more connections, and a node needs {}: see max_connections ({})",
-                super::CONNECTIONS,
+                connections::CONNECTIONS,
                 describe(error)
             ),
             _ => describe(error),

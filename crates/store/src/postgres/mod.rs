@@ -16,6 +16,7 @@ mod appends;
 mod at_rest;
 mod checkpoint;
 mod confirms;
+mod connections;
 mod connector;
 mod errors;
 mod filters;
@@ -45,10 +46,14 @@ use crate::{
     LostAppends, NodeId, Records, Seq, ShardId, Sharding, StoreError, StoredFilter, Table, Tenure, View,
     segmented::Append,
 };
-use appends::{APPEND_CONNECTIONS, Appends};
+use appends::Appends;
 pub use at_rest::append_at_rest;
 use bytes::Bytes;
-use confirms::{CONFIRM_CONNECTIONS, Confirms};
+use confirms::Confirms;
+use connections::{
+    APPEND_CONNECTIONS, CHECKPOINT_CONNECTIONS, CONFIRM_CONNECTIONS, CONNECTIONS, OWNERSHIP_CONNECTIONS,
+    READ_CONNECTIONS, RENEW_CONNECTIONS,
+};
 use connector::Connector;
 use known::Known;
 pub use loader::PostgresLoader;
@@ -67,22 +72,6 @@ use tokio::{
     task::{AbortHandle, JoinHandle},
 };
 use unreleased::Unreleased;
-
-/// The number of connections for look-ups.
-const READ_CONNECTIONS: usize = 2;
-/// The number of connections for changes of ownership.
-const OWNERSHIP_CONNECTIONS: usize = 1;
-/// The number of connections for renewals, which also receive the notifications of other nodes.
-const RENEW_CONNECTIONS: usize = 1;
-/// The number of connections for checkpoints, and for removing released appends.
-const CHECKPOINT_CONNECTIONS: usize = 1;
-/// The number of connections of a node.
-const CONNECTIONS: usize = APPEND_CONNECTIONS
-    + CONFIRM_CONNECTIONS
-    + READ_CONNECTIONS
-    + OWNERSHIP_CONNECTIONS
-    + RENEW_CONNECTIONS
-    + CHECKPOINT_CONNECTIONS;
 
 /// A part of a checkpoint writes much and no client waits for it, so its timeout is longer than others.
 const CHECKPOINT_ANSWER: Duration = Duration::from_secs(60);

@@ -8,6 +8,7 @@
 mod filtering;
 mod look_up;
 mod preparation;
+mod replay;
 
 pub use filtering::{FilterCounts, FilterPart, FilteredKeys, StoredFilter};
 pub use look_up::{Answer, FullScan, Read};
@@ -194,7 +195,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
     fn replay(&self, part: &[(Seq, Bytes)], each: &mut impl FnMut(Batch)) -> Result<(), StoreError> {
         let mut state = self.lock();
         for (seq, payload) in part {
-            let batch = preparation::decode(self.shard, *seq, payload.clone())?;
+            let batch = replay::decode(self.shard, *seq, payload.clone())?;
             state.active.insert_replayed(&batch);
             state.seq = *seq;
             each(batch);

@@ -6,7 +6,7 @@
 //! An owner that did not know the outcome of an append raises it once more. A claim of a dead owner's shard and taking it raise it twice too, so
 //! the caller must not open such a shard from a preparation.
 
-use super::{ShardStore, ShardStoreOptions, State, look_up::successor};
+use super::{ShardStore, ShardStoreOptions, State, look_up::successor, replay::decode};
 use crate::{Batch, Epoch, Journal, Records, Seq, ShardId, StoreError, Table};
 use bytes::Bytes;
 use std::{ops::Range, sync::Arc};
@@ -137,12 +137,4 @@ impl<J: Journal, T: Table> Preparation<J, T> {
         store.finish_opening(epoch, applied, |batch| tail.push(batch)).await?;
         Ok((store, Some(tail)))
     }
-}
-
-pub(super) fn decode(shard: ShardId, seq: Seq, payload: Bytes) -> Result<Batch, StoreError> {
-    Batch::decode(payload).map_err(|malformed| StoreError::Corrupt {
-        path: format!("the journal of shard {}, append {}", shard.0, seq.0),
-        offset: malformed.offset as u64,
-        detail: malformed.problem.to_string(),
-    })
 }
