@@ -47,16 +47,6 @@ const LEFT: &[(&str, &str)] = &[
          http/to_wire/audit.rs http/to_wire/decisions.rs http/to_wire/ledger.rs http/to_wire/limiter.rs \
          stomp/mod.rs stomp/subscriptions.rs stomp/websocket.rs",
     ),
-    (
-        "crates/sim/src/lib.rs",
-        "model/batches.rs model/decisions/decide.rs model/decisions/mod.rs model/decisions/waiting.rs \
-         model/mod.rs model/namespace.rs",
-    ),
-    (
-        "crates/sim/src/lib.rs",
-        "workload/decisions.rs workload/events.rs workload/ledger.rs workload/limiter.rs workload/locks.rs \
-         workload/mod.rs workload/vocabulary.rs",
-    ),
 ];
 
 type Files<'a> = BTreeSet<&'a str>;

@@ -4,9 +4,10 @@
 //! namespace, and of a batch that was cut and whose results are kept under its idempotency key.
 
 use super::{
-    Changed, DAY, Model,
+    Changed, Model,
     namespace::{Ended, Namespace},
     order::Branch,
+    retention::DAY,
 };
 use limina_engine::{
     Command, Outcome, Request, Time, decisions,

@@ -16,6 +16,7 @@ mod locks;
 mod namespace;
 mod order;
 mod quotas;
+mod retention;
 mod select;
 
 pub use batches::is_batch;
@@ -34,7 +35,6 @@ use namespace::{Existence, Namespace};
 use order::{Branch, Changed, Mark, Order};
 use std::collections::{BTreeMap, VecDeque};
 
-const DAY: u64 = 24 * 60 * 60 * 1000;
 /// With more possible states than this, the model stops following the run.
 const MOST_STATES: usize = 256;
 

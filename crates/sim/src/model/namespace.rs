@@ -1,12 +1,13 @@
 //! One namespace: its families, and the replies that are kept under idempotency keys.
 
 use super::{
-    Bounds, Branch, Changed, DAY, Order,
+    Bounds, Branch, Changed, Order,
     decisions::{self, Decisions},
     events::Events,
     ledger::{self, Ledger},
     limiter::Limiter,
     locks::{self, Locks},
+    retention::DAY,
 };
 use limina_engine::{
     Command, Idempotency, Name, Outcome, Position, Request, Time,

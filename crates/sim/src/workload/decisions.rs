@@ -1,7 +1,7 @@
 //! Random commands about decisions with all kinds of parts, and commands of the families that meet these parts. There are few
 //! limits, locks, slots and events, so that most decisions wait or are refused, and spans differ by only a few milliseconds.
 
-use super::{VALID, name, page, whole};
+use super::valid::{VALID, name, page, whole};
 use crate::random::Random;
 use limina_engine::{
     Command, KeyValues, Millis, Name, Page, Position,

@@ -1,6 +1,6 @@
 //! Random commands of events.
 
-use super::{VALID, name, page};
+use super::valid::{VALID, name, page};
 use crate::random::Random;
 use limina_engine::{
     Millis, Name,

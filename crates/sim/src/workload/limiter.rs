@@ -1,6 +1,9 @@
 //! Random commands of the limiter: few keys, few values and few rules, so that rules overlap a lot.
 
-use super::{VALID, name, page, vocabulary::Vocabulary, whole};
+use super::{
+    valid::{VALID, name, page, whole},
+    vocabulary::Vocabulary,
+};
 use crate::random::Random;
 use limina_engine::{
     KeyValues, Millis, Name, Page,

@@ -1,7 +1,10 @@
 //! Random commands of locks. There are so few locks that most requests have to wait, and spans differ by only a few
 //! milliseconds, so that holders and waiters often expire at the same instant.
 
-use super::{VALID, name, page, vocabulary::Vocabulary, whole};
+use super::{
+    valid::{VALID, name, page, whole},
+    vocabulary::Vocabulary,
+};
 use crate::random::Random;
 use limina_engine::{
     KeyValues, Millis, Name, Position,

@@ -5,6 +5,7 @@ mod events;
 mod ledger;
 mod limiter;
 mod locks;
+mod valid;
 mod vocabulary;
 
 pub use decisions::DecisionWorkload;
@@ -17,6 +18,7 @@ use limina_engine::{
     Command, Idempotency, Name, Outcome, Page, Request, decisions as engine_decisions, locks as engine_locks,
 };
 use std::collections::VecDeque;
+use valid::{VALID, name};
 
 /// The names to choose from.
 #[derive(Debug, Clone)]
@@ -48,18 +50,6 @@ enum Families {
 
 /// The number of batches that may be repeated.
 const BATCHES: usize = 3;
-
-/// Why building a command does not fail.
-const VALID: &str = "the workload keeps to the limits of the engine";
-
-fn name(text: &str) -> Name {
-    Name::new(text).expect("a valid name")
-}
-
-/// A page that shows everything that a simulation creates.
-fn whole<C>() -> Page<C> {
-    Page::new(None, Page::<C>::MAX_LIMIT).expect(VALID)
-}
 
 impl Workload {
     /// Chooses at random how many names there are. Ledger and limiter share a namespace only if `may_mix`: if outcomes
@@ -230,9 +220,4 @@ impl Workload {
         let limiter = self.limiter.looks().into_iter().map(Command::Limiter);
         [Command::Locks(self.locks.look())].into_iter().chain(limiter).collect()
     }
-}
-
-fn page<C>(random: &mut Random, cursor: impl FnOnce(&mut Random) -> C) -> Page<C> {
-    let after = random.one_in(2).then(|| cursor(random));
-    Page::new(after, 1 + random.below(20) as usize).expect(VALID)
 }

@@ -1,6 +1,6 @@
 //! Random key-values and conditions on them. There are few keys and few values, so that they often match.
 
-use super::VALID;
+use super::valid::VALID;
 use crate::random::Random;
 use limina_engine::{
     KeyValues,

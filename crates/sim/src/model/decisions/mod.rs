@@ -13,7 +13,7 @@ mod plain;
 mod waiting;
 mod window;
 
-use super::{Bounds, DAY, Events, Ledger, Order};
+use super::{Bounds, Events, Ledger, Order, retention::DAY};
 use limina_engine::{
     Command, KeyValues, Listed, Millis, Name, Outcome, Page, Position, Request, Time,
     decisions::{BatchItem, Command as DecisionsCommand, Decide, Decision, Refusal, Reply, State},
