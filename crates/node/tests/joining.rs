@@ -170,7 +170,9 @@ async fn a_node_that_stood_still_goes_on_with_the_shards_that_it_still_owns() {
     let ask = async |command| {
         let request = Request::new(Name::new("n").expect("a name"), Command::Locks(command));
         match service.submit(request).await {
-            Ok(Outcome::Locks(Ok(locks::Reply::Grant(grant)))) => grant.expires_at.0 - grant.now.0,
+            Ok(Outcome::Locks(Ok(locks::Reply::Grant(grant) | locks::Reply::Granted { grant, .. }))) => {
+                grant.expires_at.0 - grant.now.0
+            }
             other => panic!("{other:?}"),
         }
     };
