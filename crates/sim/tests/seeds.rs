@@ -30,6 +30,7 @@ fn check(total: &Report) {
         hand_overs,
         lags,
         held_back,
+        interruptions,
         slices,
         followers,
         ..
@@ -43,6 +44,7 @@ fn check(total: &Report) {
             && *hand_overs > 5
             && *lags > 10
             && *held_back > 20
+            && *interruptions > 8
             && *slices > 500,
         "the faults did not happen: {total:?}"
     );

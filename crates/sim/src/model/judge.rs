@@ -239,7 +239,7 @@ impl Judge {
         self.durable.is_none()
     }
 
-    /// Clients could not reach the shard until now, and time stood still. Every lease and lock gets its full ttl.
+    /// Clients could not reach the shard until now, and nothing has fallen due meanwhile. Every lease and lock gets its full ttl.
     pub fn serving(&mut self, ready: Time) {
         self.live.0.iter_mut().for_each(|model| model.reopen(ready));
     }

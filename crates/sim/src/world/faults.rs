@@ -9,8 +9,11 @@ use std::sync::Arc;
 
 impl World {
     pub(super) fn misfortune(&mut self) -> Result<(), String> {
-        let choice =
-            if self.read_faults { *self.random.pick(&[2, 5, 6, 8, 9, 10]) } else { self.random.below(11) };
+        let choice = if self.read_faults {
+            *self.random.pick(&[2, 5, 6, 8, 9, 10, 11])
+        } else {
+            self.random.below(12)
+        };
         match choice {
             0 | 1 => self.crash()?,
             2 => self.fault(AppendFault::NotDone),
@@ -48,8 +51,39 @@ impl World {
                 self.say(|| format!("space is limited to {limit:?} bytes, {used} are used"));
                 self.memory.limit_space(limit);
             }
-            _ => self.begin_stop(),
+            10 => self.begin_stop(),
+            _ => self.after(0, Event::StandStill),
         }
+        Ok(())
+    }
+
+    /// The process stands still for a while, and notices that before it does anything else. As in [`World::serve`], the model must know
+    /// everything that was decided before.
+    pub(super) fn stand_still(&mut self) -> Result<(), String> {
+        let Some(engine) = self.shard.engine() else { return Ok(()) };
+        if self.awaits_serving || self.is_stopping || self.shard.is_out_of_space() {
+            return Ok(());
+        }
+        let is_behind = engine.next_due().is_some_and(|due| due <= self.clock.time());
+        if is_behind || !self.shard.is_idle() {
+            self.after(20, Event::StandStill);
+            return Ok(());
+        }
+        if !self.judge.is_settled() {
+            self.confirm_all();
+            self.after(20, Event::StandStill);
+            return Ok(());
+        }
+        // Nothing falls due between the last turn and the interruption.
+        self.judge.nothing_is_due(self.clock.time())?;
+        let span = self.random.below(20_000);
+        self.now += span;
+        self.wake_at = None;
+        let (now, _) = self.clock.advance(self.reading());
+        self.say(|| format!("the process stood still for {span} ms"));
+        self.report.interruptions += 1;
+        self.judge.serving(now);
+        self.shard.handle_interruption(now);
         Ok(())
     }
 

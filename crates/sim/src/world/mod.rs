@@ -65,6 +65,8 @@ pub struct Report {
     pub checkpoints: u64,
     /// Openings after which clients were served only later.
     pub held_back: u64,
+    /// Times that the process stood still while the shard was open.
+    pub interruptions: u64,
     /// Steps of the wall clock.
     pub clock_steps: u64,
     /// Requests that had to wait for locks or slots.
@@ -104,6 +106,7 @@ impl Report {
         self.losses += run.losses;
         self.checkpoints += run.checkpoints;
         self.held_back += run.held_back;
+        self.interruptions += run.interruptions;
         self.clock_steps += run.clock_steps;
         self.waits += run.waits;
         self.slices += run.slices;
@@ -150,6 +153,8 @@ enum Event {
     },
     /// Clients can reach the process from now on.
     Serve,
+    /// The process stands still, and then goes on.
+    StandStill,
     Wake {
         generation: u64,
     },
@@ -389,6 +394,7 @@ impl World {
             },
             Event::Open { generation } if generation == self.generation => self.open()?,
             Event::Serve => self.serve(),
+            Event::StandStill => self.stand_still()?,
             // A wake-up that was replaced by an earlier one is ignored.
             Event::Wake { generation } if generation == self.generation && self.wake_at == Some(self.now) => {
                 self.wake_at = None;

@@ -104,9 +104,7 @@ impl World {
             return self.after(100, Event::Serve);
         }
         if is_open && !self.judge.is_settled() {
-            let command = Command::ListNamespaces(Page::new(None, 1).expect("a small page"));
-            let namespace = Name::new("any").expect("a valid name");
-            self.submit(Request::new(namespace, command));
+            self.confirm_all();
             return self.after(100, Event::Serve);
         }
         let (now, _) = self.clock.advance(self.reading());
@@ -117,6 +115,13 @@ impl World {
             self.judge.serving(now);
         }
         self.shard.handle_serving(now);
+    }
+
+    /// Sends a read. Its answer shows that everything decided before is durable.
+    pub(super) fn confirm_all(&mut self) {
+        let command = Command::ListNamespaces(Page::new(None, 1).expect("a small page"));
+        let namespace = Name::new("any").expect("a valid name");
+        self.submit(Request::new(namespace, command));
     }
 
     /// Finds out from the store whether the last append happened.
