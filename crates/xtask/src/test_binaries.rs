@@ -17,8 +17,8 @@ use std::{
 
 use crate::program::{self, Environment, Outcome};
 
-/// Binaries that run at the same time. One lane is busy with the end-to-end tests, which mostly wait, for most of the run.
-const LANES: usize = 2;
+/// Programs that run at the same time: more than there are processors, because many tests mostly wait.
+const LANES: usize = 3;
 
 /// The binaries that take longest, so that none of them starts last.
 const SLOWEST_FIRST: &[&str] = &[
