@@ -10,6 +10,7 @@ use limina_store::{
 };
 use std::{
     collections::BTreeMap,
+    io::Write,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -115,10 +116,13 @@ fn copy_all(from: &Path, to: &Path) {
         let target = to.join(entry.file_name());
         match entry.path().is_dir() {
             true => copy_all(&entry.path(), &target),
-            // fjall's log has many megabytes of zeros at its end, and may be shorter.
+            // fjall's log has many megabytes of zeros at its end. They need not be written.
             false => {
                 let bytes = std::fs::read(entry.path()).expect("read");
-                std::fs::write(target, bytes).expect("write");
+                let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                let mut file = std::fs::File::create(target).expect("create");
+                file.write_all(&bytes[..used]).expect("write");
+                file.set_len(bytes.len() as u64).expect("length");
             }
         }
     }

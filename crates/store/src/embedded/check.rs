@@ -91,7 +91,9 @@ pub(super) fn check_journal(
             let more: Vec<StoreError> = more.collect();
             report(Finding::Problem(first));
             more.into_iter().for_each(|damage| report(Finding::Problem(damage)));
-            report(Finding::Note("the journal's appends were not read, since it is damaged".to_string()));
+            report(Finding::Note(
+                "the journal's appends were not read, because of these problems".to_string(),
+            ));
             return None;
         }
     };
@@ -186,7 +188,7 @@ pub(super) fn check_table_files(table: &Path, report: &mut dyn FnMut(Finding)) -
     }
     report(Finding::Checked(format!("{}: {files} files, {bytes} bytes", table.join("keyspaces").display())));
     if problems > 0 {
-        report(Finding::Note("the table's records were not read, since its files are damaged".to_string()));
+        report(Finding::Note("the table's records were not read, because of these problems".to_string()));
     }
     problems == 0
 }
