@@ -59,7 +59,8 @@ fn nodes_serve_the_older_state_and_repeat_no_token() {
         let positions = metric(&cluster[node], "limina_database_lost_positions_total");
         assert!(appends >= 2.0 && positions >= 2.0, "{appends} and {positions}");
         let log = cluster[node].log();
-        let lines = log.lines().filter(|line| line.contains("the database has gone back to an older state")).count();
+        let lines =
+            log.lines().filter(|line| line.contains("the database has gone back to an older state")).count();
         assert_eq!(lines as f64, restores(node), "{log}");
     }
     cluster.settle(&[0, 1]);
