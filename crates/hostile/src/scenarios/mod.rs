@@ -10,7 +10,7 @@ mod work;
 
 use crate::{
     Failed,
-    http::{self, Connection},
+    http::Connection,
     scenario::{Kind, Scenario},
     server::Limits,
     stage::Stage,
