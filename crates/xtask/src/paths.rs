@@ -122,12 +122,11 @@ impl Modules {
                 }
                 (Token::Name(keyword), Some(Token::Name(name))) if is_item(keyword) => {
                     // In `const fn name`, the name follows the second keyword.
-                    if !is_item(name) && !["async", "mut", "unsafe"].contains(name) {
-                        if depth == 0 {
-                            self.name(module, name, Meaning::Item);
-                        }
-                        at += 1;
+                    let is_named = !is_item(name) && !["async", "mut", "unsafe"].contains(name);
+                    if is_named && depth == 0 {
+                        self.name(module, name, Meaning::Item);
                     }
+                    at += usize::from(is_named);
                 }
                 (Token::Name("macro_rules"), Some(Token::Mark('!'))) => {
                     if let Some(Token::Name(name)) = tokens.get(at + 2) {
