@@ -1,202 +1,17 @@
-//! Settings. A flag comes before the environment, the environment before the configuration file, and the file before the
+//! The settings in effect. A flag comes before the environment, the environment before the configuration file, and the file before the
 //! default.
 
-use crate::{listen::Listen, quotas::Quotas};
-use limina_cli::secret_file;
+use crate::{
+    listen::Listen,
+    settings::{FileError, LogFormat, Settings, Whole},
+};
 use limina_engine::QuotaTable;
 use limina_envoy::CountRefused;
-use limina_server::{InvalidOrigin, Origin, TlsFiles};
-use serde::Deserialize;
-use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
+use limina_server::{Origin, TlsFiles};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 /// The port for other nodes.
 const PEER_PORT: u16 = 7071;
-
-/// The arguments of `serve`.
-#[derive(clap::Args, Debug, Default)]
-pub(crate) struct ServeArgs {
-    /// Address to listen on; without a host, all addresses of the machine [default: 127.0.0.1:7070]
-    #[arg(long, env = "LIMINA_LISTEN", value_name = "HOST:PORT")]
-    listen: Option<Listen>,
-    /// Certificate of the server (PEM, with the certificates that lead to its authority): clients then need TLS
-    #[arg(long, env = "LIMINA_TLS_CERT", value_name = "FILE")]
-    tls_cert: Option<PathBuf>,
-    /// Private key of the certificate (PEM)
-    #[arg(long, env = "LIMINA_TLS_KEY", value_name = "FILE")]
-    tls_key: Option<PathBuf>,
-    /// Authorities (PEM) of which every client must show a certificate
-    #[arg(long, env = "LIMINA_TLS_CLIENT_CA", value_name = "FILE")]
-    tls_client_ca: Option<PathBuf>,
-    /// Directory for the data [default: ./limina-data]
-    #[arg(long, env = "LIMINA_DATA", value_name = "DIR")]
-    data: Option<PathBuf>,
-    /// Shared store for several nodes, instead of the directory: the URL of a PostgreSQL database
-    #[arg(long, env = "LIMINA_STORE", value_name = "URL", hide_env_values = true)]
-    store: Option<String>,
-    /// With a shared store: address to listen on for other nodes [default: the host of --listen, port 7071]
-    #[arg(long, env = "LIMINA_PEER_LISTEN", value_name = "HOST:PORT")]
-    peer_listen: Option<Listen>,
-    /// With a shared store: where other nodes reach this one [default: the address of --peer-listen]
-    #[arg(long, env = "LIMINA_ADVERTISE", value_name = "HOST:PORT")]
-    advertise: Option<String>,
-    /// Shared store: time without a renewal after which other nodes take over this node's shards [default: 5s]
-    #[arg(long, env = "LIMINA_TENURE", value_name = "DURATION")]
-    tenure: Option<Tenure>,
-    /// Configuration file (TOML); its keys are the long names of these flags, with underscores
-    #[arg(long, env = "LIMINA_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Log format: text or json
-    #[arg(long, env = "LIMINA_LOG_FORMAT", value_name = "FORMAT")]
-    log_format: Option<LogFormat>,
-    /// What is logged: a level, or directives such as `info,limina_node=debug` [default: info]
-    #[arg(long, env = "LIMINA_LOG", value_name = "FILTER")]
-    log: Option<String>,
-    /// Number of shards of a new data directory; it cannot be changed later [default: 64]
-    #[arg(long, env = "LIMINA_SHARDS", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
-    shards: Option<u16>,
-    /// Size of a journal segment [default: 64]
-    #[arg(long, env = "LIMINA_JOURNAL_SEGMENT_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
-    journal_segment_mib: Option<u64>,
-    /// Journal size that triggers a checkpoint [default: 1024]
-    #[arg(long, env = "LIMINA_JOURNAL_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1_048_576))]
-    journal_mib: Option<u64>,
-    /// Memory of one shard's new records that triggers a checkpoint [default: 64]
-    #[arg(long, env = "LIMINA_CHECKPOINT_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=65_536))]
-    checkpoint_mib: Option<u64>,
-    /// Memory budget of the process [default: 60 % of what the machine, the cgroup and RLIMIT_AS allow]
-    #[arg(long, env = "LIMINA_MEMORY_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(64..=16_777_216))]
-    memory_mib: Option<u64>,
-    /// Free disk space below which writes are rejected (StorageFull) [default: two segments, at least 64]
-    #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB", value_parser = clap::value_parser!(u64).range(0..=1_048_576))]
-    storage_reserve_mib: Option<u64>,
-    /// Longest time that a request may wait for its shard; what would wait longer is refused (Overloaded) [default: 250]
-    #[arg(long, env = "LIMINA_MAX_WAIT_MS", value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    max_wait_ms: Option<u64>,
-    /// File of limiter rules (TOML): applied at start, and again when it changes
-    #[arg(long, env = "LIMINA_RULES", value_name = "FILE")]
-    rules: Option<PathBuf>,
-    /// Envoy's rate limits: a YAML file of envoyproxy/ratelimit, or a directory of them; followed as it changes
-    #[arg(long, env = "LIMINA_ENVOY_CONFIG", value_name = "FILE|DIR")]
-    envoy_config: Option<PathBuf>,
-    /// Address on which only Envoy's rate limit service is served, besides the common port
-    #[arg(long, env = "LIMINA_ENVOY_LISTEN", value_name = "HOST:PORT")]
-    envoy_listen: Option<Listen>,
-    /// File of tokens (TOML), by which clients are let in: followed as it changes [default: loopback addresses only, no tokens]
-    #[arg(long, env = "LIMINA_TOKENS", value_name = "FILE")]
-    tokens: Option<PathBuf>,
-    /// How long the audit is kept [default: 400]
-    #[arg(long, env = "LIMINA_AUDIT_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
-    audit_days: Option<u64>,
-    /// Without tokens: listen on any address, and let everybody in
-    #[arg(
-        long,
-        env = "LIMINA_INSECURE_NO_AUTH",
-        value_name = "true|false",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true",
-        hide_possible_values = true
-    )]
-    insecure_no_auth: Option<bool>,
-    /// Origins of other sites whose pages may call the server from a browser, such as `https://console.example.com`
-    #[arg(long, env = "LIMINA_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
-    allow_origin: Vec<Origin>,
-}
-
-/// How long a node counts as alive after a renewal: from one second to one minute.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tenure(pub(crate) Duration);
-
-impl FromStr for Tenure {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Tenure, String> {
-        let span = text.parse::<limina_wire::duration::Duration>().map_err(|error| error.to_string())?;
-        match span.millis {
-            1_000..=60_000 => Ok(Tenure(Duration::from_millis(span.millis))),
-            _ => Err("must be between 1s and 60s".to_owned()),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Tenure {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Tenure, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-    }
-}
-
-/// Log format: text or json.
-#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum LogFormat {
-    /// For people to read.
-    Text,
-    /// One JSON object in each line.
-    Json,
-}
-
-/// The configuration file.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    listen: Option<Listen>,
-    tls_cert: Option<PathBuf>,
-    tls_key: Option<PathBuf>,
-    tls_client_ca: Option<PathBuf>,
-    data: Option<PathBuf>,
-    store: Option<String>,
-    peer_listen: Option<Listen>,
-    advertise: Option<String>,
-    tenure: Option<Tenure>,
-    log_format: Option<LogFormat>,
-    log: Option<String>,
-    shards: Option<u16>,
-    journal_segment_mib: Option<u64>,
-    journal_mib: Option<u64>,
-    checkpoint_mib: Option<u64>,
-    memory_mib: Option<u64>,
-    storage_reserve_mib: Option<u64>,
-    max_wait_ms: Option<u64>,
-    rules: Option<PathBuf>,
-    envoy_config: Option<PathBuf>,
-    envoy_listen: Option<Listen>,
-    /// Settings of single domains of Envoy.
-    #[serde(default)]
-    envoy: BTreeMap<String, EnvoyDomain>,
-    tokens: Option<PathBuf>,
-    audit_days: Option<u64>,
-    insecure_no_auth: Option<bool>,
-    #[serde(default)]
-    allow_origin: Vec<String>,
-    #[serde(default)]
-    quotas: Quotas,
-}
-
-/// The settings of one domain of Envoy.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EnvoyDomain {
-    count_refused: CountRefusedWord,
-}
-
-/// Which refused hits count: see [`CountRefused`].
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum CountRefusedWord {
-    Explicit,
-    Always,
-    Never,
-}
-
-impl From<CountRefusedWord> for CountRefused {
-    fn from(word: CountRefusedWord) -> CountRefused {
-        match word {
-            CountRefusedWord::Explicit => CountRefused::Explicit,
-            CountRefusedWord::Always => CountRefused::Always,
-            CountRefusedWord::Never => CountRefused::Never,
-        }
-    }
-}
 
 /// The settings in effect.
 #[derive(PartialEq)]
@@ -214,7 +29,7 @@ pub(crate) struct Config {
     pub(crate) tenure: Duration,
     pub(crate) log_format: LogFormat,
     pub(crate) log: String,
-    pub(crate) shards: Option<u16>,
+    pub(crate) shards: Option<u64>,
     pub(crate) journal_segment_mib: u64,
     pub(crate) journal_mib: u64,
     pub(crate) checkpoint_mib: u64,
@@ -239,16 +54,8 @@ pub(crate) struct Config {
 /// Why the configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    #[error("reading the configuration file {path}")]
-    Read {
-        path: String,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("the configuration file {path} is not valid: {detail}")]
-    Parse { path: String, detail: String },
-    #[error("the configuration file {path}: {key} must be between {min} and {max}")]
-    Range { path: String, key: &'static str, min: u64, max: u64 },
+    #[error(transparent)]
+    File(#[from] FileError),
     #[error(
         "--data and --store exclude each other: a node keeps its data in a directory, or in a shared store"
     )]
@@ -263,83 +70,74 @@ pub(crate) enum ConfigError {
     TokensAndInsecure,
     #[error("--envoy-listen needs --envoy-config: without limits there is nothing to serve there")]
     EnvoyListenWithoutConfig,
-    #[error("allow_origin")]
-    Origin(#[from] InvalidOrigin),
 }
 
-impl ServeArgs {
+impl Config {
     /// Combines flags and environment with the file and the defaults.
-    pub(crate) fn resolve(self) -> Result<Config, ConfigError> {
-        let file = match &self.config {
-            Some(path) => File::read(path)?,
-            None => File::default(),
+    pub(crate) fn new(flags: Settings) -> Result<Config, ConfigError> {
+        let settings = match &flags.config {
+            Some(path) => {
+                let file = Settings::read(path)?;
+                flags.or(file)
+            }
+            None => flags,
         };
-        let (data, store) = (self.data.or(file.data), self.store.or(file.store));
-        let advertise = self.advertise.or(file.advertise);
-        if data.is_some() && store.is_some() {
+        settings.check()?;
+        let listen = settings.listen.unwrap_or_default();
+        let peer_listen = settings.peer_listen.unwrap_or_else(|| listen.with_port(PEER_PORT));
+        let envoy = settings.envoy.unwrap_or_default().into_iter();
+        Ok(Config {
+            listen,
+            tls: tls_files(settings.tls_cert, settings.tls_key, settings.tls_client_ca)?,
+            peer_listen: settings.store.is_some().then_some(peer_listen),
+            data: settings.data.unwrap_or_else(|| PathBuf::from("./limina-data")),
+            store: settings.store,
+            advertise: settings.advertise,
+            tenure: settings.tenure.map_or(Duration::from_secs(5), |tenure| tenure.0),
+            log_format: settings.log_format.unwrap_or(LogFormat::Text),
+            log: settings.log.unwrap_or_else(|| "info".into()),
+            shards: settings.shards.map(Whole::get),
+            journal_segment_mib: settings.journal_segment_mib.map_or(64, Whole::get),
+            journal_mib: settings.journal_mib.map_or(1024, Whole::get),
+            checkpoint_mib: settings.checkpoint_mib.map_or(64, Whole::get),
+            memory_mib: settings.memory_mib.map(Whole::get),
+            storage_reserve_mib: settings.storage_reserve_mib.map(Whole::get),
+            max_wait: Duration::from_millis(settings.max_wait_ms.map_or(250, Whole::get)),
+            rules: settings.rules,
+            envoy_config: settings.envoy_config,
+            envoy_listen: settings.envoy_listen,
+            envoy_count_refused: envoy.map(|(domain, envoy)| (domain, envoy.count_refused.into())).collect(),
+            tokens: settings.tokens,
+            audit_kept: Duration::from_secs(settings.audit_days.map_or(400, Whole::get) * 86_400),
+            insecure_no_auth: settings.insecure_no_auth.unwrap_or(false),
+            allow_origin: settings.allow_origin.unwrap_or_default(),
+            quotas: settings.quotas.unwrap_or_default().into_table(),
+        })
+    }
+}
+
+impl Settings {
+    /// Refuses settings that exclude or need each other.
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.data.is_some() && self.store.is_some() {
             return Err(ConfigError::DataAndStore);
         }
-        let peer_listen = self.peer_listen.or(file.peer_listen);
-        let tenure = self.tenure.or(file.tenure);
         for (flag, is_given) in [
-            ("--advertise", advertise.is_some()),
-            ("--peer-listen", peer_listen.is_some()),
-            ("--tenure", tenure.is_some()),
+            ("--advertise", self.advertise.is_some()),
+            ("--peer-listen", self.peer_listen.is_some()),
+            ("--tenure", self.tenure.is_some()),
         ] {
-            if is_given && store.is_none() {
+            if is_given && self.store.is_none() {
                 return Err(ConfigError::WithoutStore { flag });
             }
         }
-        let listen = self.listen.or(file.listen).unwrap_or_default();
-        let peer_listen = peer_listen.or_else(|| Some(listen.with_port(PEER_PORT)));
-        let tls = tls_files(
-            self.tls_cert.or(file.tls_cert),
-            self.tls_key.or(file.tls_key),
-            self.tls_client_ca.or(file.tls_client_ca),
-        )?;
-        let tokens = self.tokens.or(file.tokens);
-        let insecure_no_auth = self.insecure_no_auth.or(file.insecure_no_auth).unwrap_or(false);
-        if tokens.is_some() && insecure_no_auth {
+        if self.tokens.is_some() && self.insecure_no_auth == Some(true) {
             return Err(ConfigError::TokensAndInsecure);
         }
-        let envoy_config = self.envoy_config.or(file.envoy_config);
-        let envoy_listen = self.envoy_listen.or(file.envoy_listen);
-        if envoy_listen.is_some() && envoy_config.is_none() {
+        if self.envoy_listen.is_some() && self.envoy_config.is_none() {
             return Err(ConfigError::EnvoyListenWithoutConfig);
         }
-        let envoy_count_refused =
-            file.envoy.into_iter().map(|(domain, envoy)| (domain, envoy.count_refused.into())).collect();
-        let allow_origin = match self.allow_origin.is_empty() {
-            true => file.allow_origin.iter().map(|text| text.parse()).collect::<Result<_, _>>()?,
-            false => self.allow_origin,
-        };
-        Ok(Config {
-            listen,
-            tls,
-            peer_listen: peer_listen.filter(|_| store.is_some()),
-            data: data.unwrap_or_else(|| PathBuf::from("./limina-data")),
-            store,
-            advertise,
-            tenure: tenure.map_or(Duration::from_secs(5), |tenure| tenure.0),
-            log_format: self.log_format.or(file.log_format).unwrap_or(LogFormat::Text),
-            log: self.log.or(file.log).unwrap_or_else(|| "info".into()),
-            shards: self.shards.or(file.shards),
-            journal_segment_mib: self.journal_segment_mib.or(file.journal_segment_mib).unwrap_or(64),
-            journal_mib: self.journal_mib.or(file.journal_mib).unwrap_or(1024),
-            checkpoint_mib: self.checkpoint_mib.or(file.checkpoint_mib).unwrap_or(64),
-            memory_mib: self.memory_mib.or(file.memory_mib),
-            storage_reserve_mib: self.storage_reserve_mib.or(file.storage_reserve_mib),
-            max_wait: Duration::from_millis(self.max_wait_ms.or(file.max_wait_ms).unwrap_or(250)),
-            rules: self.rules.or(file.rules),
-            envoy_config,
-            envoy_listen,
-            envoy_count_refused,
-            tokens,
-            audit_kept: Duration::from_secs(self.audit_days.or(file.audit_days).unwrap_or(400) * 86_400),
-            insecure_no_auth,
-            allow_origin,
-            quotas: file.quotas.into_table(),
-        })
+        Ok(())
     }
 }
 
@@ -356,31 +154,6 @@ fn tls_files(
     }
 }
 
-impl File {
-    fn read(path: &std::path::Path) -> Result<File, ConfigError> {
-        let name = || path.display().to_string();
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ConfigError::Read { path: name(), source })?;
-        let file: File =
-            secret_file::parse(&text).map_err(|detail| ConfigError::Parse { path: name(), detail })?;
-        let check = |key, value: Option<u64>, min, max| match value {
-            Some(value) if !(min..=max).contains(&value) => {
-                Err(ConfigError::Range { path: name(), key, min, max })
-            }
-            _ => Ok(()),
-        };
-        check("shards", file.shards.map(u64::from), 1, 4096)?;
-        check("journal_segment_mib", file.journal_segment_mib, 1, 1024)?;
-        check("journal_mib", file.journal_mib, 1, 1_048_576)?;
-        check("checkpoint_mib", file.checkpoint_mib, 1, 65_536)?;
-        check("audit_days", file.audit_days, 1, 36_500)?;
-        check("max_wait_ms", file.max_wait_ms, 1, 60_000)?;
-        check("memory_mib", file.memory_mib, 64, 16_777_216)?;
-        check("storage_reserve_mib", file.storage_reserve_mib, 0, 1_048_576)?;
-        Ok(file)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -391,12 +164,12 @@ mod tests {
         let path = dir.path().join("limina.toml");
         std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndata = \"/from/file\"\nlog_format = \"json\"")
             .unwrap();
-        let args = ServeArgs {
+        let args = Settings {
             listen: Some("127.0.0.1:2".parse().unwrap()),
             config: Some(path),
-            ..ServeArgs::default()
+            ..Settings::default()
         };
-        let config = args.resolve().unwrap();
+        let config = Config::new(args).unwrap();
         assert_eq!(config.listen, "127.0.0.1:2".parse().unwrap());
         assert_eq!(config.data, PathBuf::from("/from/file"));
         assert_eq!((config.log_format, config.journal_segment_mib), (LogFormat::Json, 64));
@@ -406,13 +179,13 @@ mod tests {
     fn settings_that_exclude_each_other_are_refused() {
         #[track_caller]
         fn check(data: bool, store: bool, advertise: bool, expect: Option<&str>) {
-            let args = ServeArgs {
+            let args = Settings {
                 data: data.then(|| "somewhere".into()),
                 store: store.then(|| "postgres://somewhere".into()),
                 advertise: advertise.then(|| "somewhere:7070".into()),
-                ..ServeArgs::default()
+                ..Settings::default()
             };
-            let refused = args.resolve().err().map(|error| error.to_string());
+            let refused = Config::new(args).err().map(|error| error.to_string());
             assert_eq!(refused.is_some(), expect.is_some(), "{refused:?}");
             assert!(refused.unwrap_or_default().starts_with(expect.unwrap_or_default()));
         }
@@ -427,13 +200,13 @@ mod tests {
     fn other_nodes_have_a_port_of_their_own() {
         #[track_caller]
         fn check(store: bool, peer_listen: Option<&str>, expect: Result<Option<&str>, &str>) {
-            let args = ServeArgs {
+            let args = Settings {
                 listen: Some("10.0.0.1:80".parse().unwrap()),
                 store: store.then(|| "postgres://somewhere".into()),
                 peer_listen: peer_listen.map(|text| text.parse().unwrap()),
-                ..ServeArgs::default()
+                ..Settings::default()
             };
-            let found = args.resolve().map(|config| config.peer_listen.map(|listen| listen.to_string()));
+            let found = Config::new(args).map(|config| config.peer_listen.map(|listen| listen.to_string()));
             let found = found.map_err(|error| error.to_string());
             match (&found, expect) {
                 (Ok(found), Ok(expect)) => assert_eq!(found.as_deref(), expect),
@@ -453,7 +226,7 @@ mod tests {
         #[derive(clap::Parser)]
         struct Serve {
             #[command(flatten)]
-            args: ServeArgs,
+            args: Settings,
         }
         fn check(flag: Option<&str>, file: &str, expect: Option<bool>) {
             let dir = tempfile::tempdir().unwrap();
@@ -462,7 +235,7 @@ mod tests {
             let args = ["serve", "--config", path.to_str().unwrap()].into_iter().chain(flag);
             let found = <Serve as clap::Parser>::try_parse_from(args)
                 .ok()
-                .map(|serve| serve.args.resolve().unwrap().insecure_no_auth);
+                .map(|serve| Config::new(serve.args).unwrap().insecure_no_auth);
             assert_eq!(found, expect, "{flag:?} and {file:?}");
         }
         check(None, "", Some(false));
@@ -479,13 +252,13 @@ mod tests {
     fn a_certificate_needs_its_key() {
         #[track_caller]
         fn check(cert: bool, key: bool, client_ca: bool, expect: Option<&str>) {
-            let args = ServeArgs {
+            let args = Settings {
                 tls_cert: cert.then(|| "cert.pem".into()),
                 tls_key: key.then(|| "key.pem".into()),
                 tls_client_ca: client_ca.then(|| "ca.pem".into()),
-                ..ServeArgs::default()
+                ..Settings::default()
             };
-            let refused = args.resolve().err().map(|error| error.to_string());
+            let refused = Config::new(args).err().map(|error| error.to_string());
             assert_eq!(refused.is_some(), expect.is_some(), "{refused:?}");
             assert!(refused.unwrap_or_default().starts_with(expect.unwrap_or_default()));
         }
@@ -503,21 +276,21 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("limina.toml");
             std::fs::write(&path, text).unwrap();
-            let error = ServeArgs { config: Some(path), ..ServeArgs::default() }.resolve().unwrap_err();
+            let error = Config::new(Settings { config: Some(path), ..Settings::default() }).unwrap_err();
             let text = crate::chain(&error);
             assert!(text.contains(expect), "{text}");
         }
         check("lisen = \"127.0.0.1:1\"", "lisen");
         check("listen = \"nowhere\"", "must be HOST:PORT");
-        check("journal_segment_mib = 0", "journal_segment_mib must be between 1 and 1024");
+        check("journal_segment_mib = 0", "journal_segment_mib: must be between 1 and 1024");
         check("[quotas]\nlimits = 1", "unknown quota `limits`");
         check("[quotas.\"shop-*\"]\nrules = -1", "a whole number from 0 on, or \"unlimited\"");
         check("[envoy.edge]\ncount_refused = \"sometimes\"", "unknown variant `sometimes`");
         check("envoy_listen = \":8081\"", "--envoy-listen needs --envoy-config");
-        check("max_wait_ms = 60001", "max_wait_ms must be between 1 and 60000");
+        check("max_wait_ms = 60001", "max_wait_ms: must be between 1 and 60000");
         check("tokens = \"t\"\ninsecure_no_auth = true", "exclude each other");
         check("allow_origin = [\"example.com\"]", "\"example.com\" is not an origin");
-        check("memory_mib = 63", "memory_mib must be between 64 and 16777216");
-        check("storage_reserve_mib = 1048577", "storage_reserve_mib must be between 0 and 1048576");
+        check("memory_mib = 63", "memory_mib: must be between 64 and 16777216");
+        check("storage_reserve_mib = 1048577", "storage_reserve_mib: must be between 0 and 1048576");
     }
 }

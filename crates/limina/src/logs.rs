@@ -1,6 +1,6 @@
 //! Logs go to standard error, as text or as JSON.
 
-use crate::config::{Config, LogFormat};
+use crate::{config::Config, settings::LogFormat};
 use std::{error::Error, io::IsTerminal};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},

@@ -15,6 +15,7 @@ mod quotas;
 mod restored;
 mod rules;
 mod serve;
+mod settings;
 mod tls;
 mod verify;
 mod watch;
@@ -37,14 +38,14 @@ struct Cli {
     #[command(flatten)]
     options: limina_cli::Options,
     #[command(flatten)]
-    serve: config::ServeArgs,
+    serve: settings::Settings,
 }
 
 #[derive(clap::Subcommand)]
 #[expect(clippy::large_enum_variant, reason = "there is one")]
 enum Command {
     /// Serve requests (also the default without a command)
-    Serve(config::ServeArgs),
+    Serve(settings::Settings),
     /// Check the data directory of a stopped server: reads everything, changes nothing
     Verify(verify::VerifyArgs),
     /// Export everything that a store holds to one file: a backup, or the input of `import`
@@ -186,7 +187,7 @@ fn refuse_misplaced(cli: &Cli, matches: &ArgMatches) -> Result<(), Failed> {
         #[cfg(not(feature = "cli"))]
         Some(Command::NotBuilt(_)) => {}
     }
-    let serve = config::ServeArgs::augment_args(clap::Command::new("serve"));
+    let serve = settings::Settings::augment_args(clap::Command::new("serve"));
     let given = |arg: &&clap::Arg| {
         let id = arg.get_id().as_str();
         matches.try_contains_id(id).is_ok() && matches.value_source(id) == Some(ValueSource::CommandLine)

@@ -35,7 +35,7 @@ pub(crate) async fn open(
         .max_wait(config.max_wait)
         .tenure(config.tenure);
     if let Some(shards) = config.shards {
-        builder = builder.shards(shards);
+        builder = builder.shards(u16::try_from(shards)?);
     }
     if let Some(mib) = config.storage_reserve_mib {
         builder = builder.storage_reserve_bytes(mib * MIB);

@@ -3,7 +3,7 @@
 use crate::{
     access::{self, TokensFile},
     clock,
-    config::{Config, ServeArgs},
+    config::Config,
     descriptors::Descriptors,
     envoy::EnvoyFiles,
     listen::Listen,
@@ -11,12 +11,13 @@ use crate::{
     memory::{self, MemoryLimit},
     open::{Joining, advertised, open},
     rules::{Gate, RulesFile},
+    settings::Settings,
     tls::TlsWatch,
 };
 use futures_util::future::OptionFuture;
 use limina_embed::{Limina, Metrics, Service};
 use limina_node::{Budget, memory::Kind};
-use limina_server::{App, AppOptions, EnvoyLimits, PeerClient, Policy};
+use limina_server::{App, AppOptions, EnvoyLimits, PeerClient, Policy, Shutdown};
 use limina_store::StoreError;
 use prometheus_client::registry::Registry;
 use std::{
@@ -47,9 +48,9 @@ const STARTING_WAIT: Duration = Duration::from_secs(10);
 const LAME_DUCK: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or SIGINT, or until the instance fails.
-pub(crate) fn serve(args: ServeArgs) -> Result<(), Box<dyn Error>> {
+pub(crate) fn serve(settings: Settings) -> Result<(), Box<dyn Error>> {
     let small_arenas = memory::shrink_arenas();
-    let config = args.resolve()?;
+    let config = Config::new(settings)?;
     logs::start(&config)?;
     if let Err(error) = small_arenas {
         tracing::warn!(%error, "the process could not be restarted with settings for its limited address space");
@@ -155,12 +156,12 @@ async fn run(
         tokio::spawn(tls.run());
     }
     let (stop_serving, stopped) = watch::channel(false);
-    let stopped = move || {
+    let stopped = move || -> Shutdown {
         let mut stopped = stopped.clone();
-        async move {
+        Box::pin(async move {
             // A dropped sender means stop as well.
             let _sent_or_dropped = stopped.wait_for(|is_stopped| *is_stopped).await;
-        }
+        })
     };
     let clients = limina_server::serve(listeners.clients, app.clone(), stopped());
     let envoys = match listeners.envoy {

@@ -18,6 +18,7 @@ use axum::{
     },
     response::Response,
 };
+use serde::{Deserialize, Deserializer, de::Error};
 use std::{net::IpAddr, str::FromStr};
 
 /// The origin of a web page: scheme, host and port, such as `https://console.example.com`.
@@ -28,6 +29,12 @@ pub struct Origin(String);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an origin: write http://HOST, https://HOST or one of them with :PORT, without a path")]
 pub struct InvalidOrigin(String);
+
+impl<'de> Deserialize<'de> for Origin {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Origin, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(Error::custom)
+    }
+}
 
 impl FromStr for Origin {
     type Err = InvalidOrigin;
