@@ -7,7 +7,7 @@ use limina_store::{
     ShardStoreOptions, Sharding, ShardingKey, StoreError,
     memory::{Memory, MemoryOptions},
 };
-use std::sync::Arc;
+use std::{pin::Pin, sync::Arc};
 
 /// Options of an instance. [`Limina::builder`] makes one with the defaults; the last call names the store.
 ///
@@ -107,18 +107,25 @@ impl Builder {
 
     /// Opens an instance whose data are gone when it is closed or dropped. For tests, and for state that need not last.
     pub async fn in_memory(self) -> Result<Limina, OpenError> {
-        let defaults = MemoryOptions::default();
-        let options = MemoryOptions {
-            shards: self.shards.unwrap_or(defaults.shards),
-            segment_bytes: 1 << 20,
-            reserve_bytes: 0,
-            seed: defaults.seed,
-        };
-        let sharding = Sharding { shards: options.shards, key: ShardingKey::draw()? };
-        let store = Arc::new(Memory::new(&options)?);
-        let (service, metrics) = self.service.unwrap_or_else(new_service);
-        let node = Node::start(service.clone(), metrics, store.clone(), store, sharding, self.node).await?;
-        Ok(Limina::new(service, Running::in_memory(node)))
+        self.open_memory().await
+    }
+
+    fn open_memory(self) -> Opening {
+        Box::pin(async move {
+            let defaults = MemoryOptions::default();
+            let options = MemoryOptions {
+                shards: self.shards.unwrap_or(defaults.shards),
+                segment_bytes: 1 << 20,
+                reserve_bytes: 0,
+                seed: defaults.seed,
+            };
+            let sharding = Sharding { shards: options.shards, key: ShardingKey::draw()? };
+            let store = Arc::new(Memory::new(&options)?);
+            let (service, metrics) = self.service.unwrap_or_else(new_service);
+            let node =
+                Node::start(service.clone(), metrics, store.clone(), store, sharding, self.node).await?;
+            Ok(Limina::new(service, Running::in_memory(node)))
+        })
     }
 }
 
@@ -155,22 +162,27 @@ impl Builder {
     /// [`OpenError::Store`]. If an earlier instance of this process was dropped without [`Limina::close`], this waits until
     /// that instance has ended.
     pub async fn open(self, directory: impl AsRef<std::path::Path>) -> Result<Limina, OpenError> {
+        self.open_directory(directory.as_ref().to_owned()).await
+    }
+
+    fn open_directory(self, directory: std::path::PathBuf) -> Opening {
         use limina_store::embedded::{Embedded, EmbeddedOptions};
 
-        let directory = directory.as_ref().to_owned();
-        crate::instance::until_free(&directory).await;
-        let options = EmbeddedOptions { shards: self.shards, ..self.embedded };
-        let opening = {
-            let directory = directory.clone();
-            tokio::task::spawn_blocking(move || Embedded::open(&directory, options))
-        };
-        let store = opening.await.map_err(|error| StoreError::Unavailable(error.to_string()))??;
-        let store = Arc::new(store);
-        let (service, metrics) = self.service.unwrap_or_else(new_service);
-        let (journal, table, sharding) = (store.clone(), store.clone(), store.sharding());
-        let node = Node::start(service.clone(), metrics, journal, table, sharding, self.node).await?;
-        let running = Running::embedded(node, store, &directory, &service);
-        Ok(Limina::new(service, running))
+        Box::pin(async move {
+            crate::instance::until_free(&directory).await;
+            let options = EmbeddedOptions { shards: self.shards, ..self.embedded };
+            let opening = {
+                let directory = directory.clone();
+                tokio::task::spawn_blocking(move || Embedded::open(&directory, options))
+            };
+            let store = opening.await.map_err(|error| StoreError::Unavailable(error.to_string()))??;
+            let store = Arc::new(store);
+            let (service, metrics) = self.service.unwrap_or_else(new_service);
+            let (journal, table, sharding) = (store.clone(), store.clone(), store.sharding());
+            let node = Node::start(service.clone(), metrics, journal, table, sharding, self.node).await?;
+            let running = Running::embedded(node, store, &directory, &service);
+            Ok(Limina::new(service, running))
+        })
     }
 }
 
@@ -178,11 +190,22 @@ impl Builder {
 impl Builder {
     /// Opens the store in a PostgreSQL database, or creates it: see [`Limina::postgres`].
     pub async fn postgres(self, url: &str) -> Result<Limina, OpenError> {
-        let (service, metrics) = self.service.unwrap_or_else(new_service);
-        let (node, store) = self.database.open(url, self.shards, service.clone(), metrics, self.node).await?;
-        Ok(Limina::new(service, Running::postgres(node, store)))
+        self.open_database(url.to_owned()).await
+    }
+
+    fn open_database(self, url: String) -> Opening {
+        Box::pin(async move {
+            let (service, metrics) = self.service.unwrap_or_else(new_service);
+            let (node, store) =
+                self.database.open(&url, self.shards, service.clone(), metrics, self.node).await?;
+            Ok(Limina::new(service, Running::postgres(node, store)))
+        })
     }
 }
+
+/// An instance that is being opened. It is boxed so that the code of a whole node is compiled once, in this crate, and not again in
+/// each crate that waits for it.
+type Opening = Pin<Box<dyn Future<Output = Result<Limina, OpenError>> + Send>>;
 
 fn new_service() -> (Service, Metrics) {
     let metrics = Metrics::new();

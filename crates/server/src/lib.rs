@@ -30,6 +30,8 @@ pub use backend::Backend;
 pub use envoy::EnvoyLimits;
 #[cfg(feature = "openapi")]
 pub use http::generated_openapi;
-pub use http::{App, AppOptions, Metrics, OPENAPI_JSON, rights_table, serve, serve_envoy, serve_peers};
+pub use http::{
+    App, AppOptions, Metrics, OPENAPI_JSON, Serving, Shutdown, rights_table, serve, serve_envoy, serve_peers,
+};
 pub use peers::{IdentityError, PeerClient};
 pub use tls::{LoadedTls, Tls, TlsFileError, TlsFiles};

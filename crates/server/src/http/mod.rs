@@ -44,7 +44,7 @@ pub(crate) use namespaces::visible_namespaces;
 #[cfg(feature = "openapi")]
 pub use openapi::generated_openapi;
 pub use routes::rights_table;
-pub use serve::{serve, serve_envoy, serve_peers};
+pub use serve::{Serving, Shutdown, serve, serve_envoy, serve_peers};
 pub(crate) use service::RequestContext;
 pub(crate) use socket::ClientConnection;
 

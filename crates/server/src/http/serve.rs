@@ -22,7 +22,7 @@ use limina_node::Budget;
 use std::{
     io,
     net::SocketAddr,
-    pin::pin,
+    pin::{Pin, pin},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -54,30 +54,37 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// Serves clients over HTTP/1.1 and HTTP/2 until `shutdown` completes. Then it accepts no more connections, waits up to 10 s for
 /// requests in flight, and returns. With [`AppOptions::tls`](super::AppOptions) a client chooses the version by ALPN; without, HTTP/2
 /// needs prior knowledge.
-pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
+pub fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> Serving {
     let router = app.router();
-    Listening::to_clients(app, router).run(listener, shutdown).await;
+    Box::pin(Listening::to_clients(app, router).run(listener, shutdown))
 }
 
 /// Serves Envoy on a port of its own, as [`serve`] serves all clients: the rate limit service, gRPC's health service, and the
 /// probes.
-pub async fn serve_envoy(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) {
+pub fn serve_envoy(listener: TcpListener, app: App, shutdown: Shutdown) -> Serving {
     let router = app.envoy_router();
-    Listening::to_clients(app, router).run(listener, shutdown).await;
+    Box::pin(Listening::to_clients(app, router).run(listener, shutdown))
 }
 
 /// Serves other nodes, as [`serve`] serves clients: only nodes whose certificates the store lists, over TLS, with a protocol of
 /// their own. `peers` connects this node to them. At most so many connections are open at once.
-pub async fn serve_peers(
+pub fn serve_peers(
     listener: TcpListener,
     app: App,
     peers: Arc<PeerClient>,
     max_connections: usize,
-    shutdown: impl Future<Output = ()>,
-) {
+    shutdown: Shutdown,
+) -> Serving {
     let acceptor = Acceptor::Peers(peers.identity().clone());
-    Listening::new(app, acceptor, Protocol::Peers, max_connections).run(listener, shutdown).await;
+    Box::pin(Listening::new(app, acceptor, Protocol::Peers, max_connections).run(listener, shutdown))
 }
+
+/// Completes when a listener has stopped.
+pub type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Completes when the server stops. This and [`Serving`] are boxed so that the front ends are compiled once, in this crate, and not again
+/// in each crate that serves.
+pub type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What is spoken on the connections of a listener. Cheap to clone.
 #[derive(Clone)]
@@ -138,7 +145,7 @@ impl Listening {
 
     /// Serves connections until `shutdown` completes, and then answers the requests in flight. A node that has given its shards away can
     /// forward requests until its process ends, so it goes on to accept connections meanwhile.
-    async fn run(self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
+    async fn run(self, listener: TcpListener, shutdown: Shutdown) {
         let mut throttle = LogThrottle::default();
         let served = self.accept(&listener, shutdown, &mut throttle).await;
         let deadline = Instant::now() + DRAIN_TIMEOUT;
