@@ -122,7 +122,7 @@ test("a rule shows its groups by use, and a row makes an override", async () => 
 test("an override of a bucket begins with its rate, not with its burst", async () => {
   const window = { type: "bucket", per: "1m", burst: 20 };
   await client.must("POST", "/v1/ns/shop/limiter/rules", { name: "steady", group_by: ["meter"], limit: 60, window });
-  await client.must("POST", "/v1/ns/shop/limiter/check", { key_values: { meter: "m" } });
+  await client.must("POST", "/v1/ns/shop/limiter/check", { key_values: { meter: "m" }, hits: 20 });
   await open("rules?rule=steady");
   const limit = page.locator("dialog [name=limit]");
   for (const proposed of ["60", "90"]) {
@@ -213,19 +213,20 @@ test("a rule of a set is changed with its set", async () => {
 });
 
 test("a decision waits, is granted, and ends", async () => {
-  const part = { checks: [{ key_values: { gpu: "a100" }, hits: 2 }], locks: [{ key_values: { session: "s-1" } }] };
+  const checks = [{ key_values: { gpu: "a100" }, hits: 2 }];
   const made = await client.must("POST", "/v1/ns/shop/decisions", {
     operation_id: "req-1",
     owner: "gw-3",
     ttl: "10m",
     holds: [{ limit_name: "turnover", value: 5 }],
     event: { stream: "mails", event: "answer 1" },
-    ...part,
+    locks: [{ key_values: { session: "s-1" } }],
+    checks,
   });
   assert.equal(made.state, "open");
   await open("decisions?operation=req-2");
   await see("There is no such decision");
-  const granted = client.must("POST", "/v1/ns/shop/decisions", { operation_id: "req-2", ttl: "10m", wait: "5m", ...part });
+  const granted = client.must("POST", "/v1/ns/shop/decisions", { operation_id: "req-2", ttl: "10m", wait: "5m", checks });
   await see("Waiting", page.locator(".life"));
   await open("try?kv=gpu%3Da100");
   await see("2 in use, and an earlier request waits");

@@ -18,6 +18,8 @@ use tempfile::TempDir;
 
 const SHARDS: u16 = 3;
 const BATCH: u64 = 40;
+/// The unit in which zeros are left out of copies.
+const PAGE: usize = 4096;
 
 type Model = BTreeMap<(u16, Bytes), Bytes>;
 
@@ -119,7 +121,8 @@ fn copy_all(from: &Path, to: &Path) {
             // fjall's log has many megabytes of zeros at its end. They need not be written.
             false => {
                 let bytes = std::fs::read(entry.path()).expect("read");
-                let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+                let used = bytes.chunks(PAGE).rposition(|page| *page != [0; PAGE][..page.len()]);
+                let used = used.map_or(0, |last| (last + 1) * PAGE).min(bytes.len());
                 let mut file = std::fs::File::create(target).expect("create");
                 file.write_all(&bytes[..used]).expect("write");
                 file.set_len(bytes.len() as u64).expect("length");

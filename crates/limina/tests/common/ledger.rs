@@ -4,6 +4,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::blocking::{Client, RequestBuilder};
 use serde_json::{Map, Value, json};
 
+use crate::harness::eventually;
 use crate::reply::Reply;
 use crate::shape;
 
@@ -12,6 +13,7 @@ use crate::shape;
 pub(crate) struct Ledger {
     http: Client,
     base: String,
+    is_patient: bool,
 }
 
 /// A request that a test composes before it is sent.
@@ -36,7 +38,23 @@ pub(crate) fn encode(name: &str) -> String {
 
 impl Ledger {
     pub(crate) fn new(http: Client, base: String) -> Ledger {
-        Ledger { http, base }
+        Ledger { http, base, is_patient: false }
+    }
+
+    /// Asks again after a 503: on a busy machine, a node of a short tenure may lose its shards for a moment. For requests that
+    /// may be repeated.
+    pub(crate) fn patient(&self) -> Ledger {
+        Ledger { is_patient: true, ..self.clone() }
+    }
+
+    #[track_caller]
+    pub(crate) fn send(&self, request: RequestBuilder) -> Reply {
+        if !self.is_patient {
+            return Reply::to(request);
+        }
+        let again = || request.try_clone().expect("a body that is no stream");
+        eventually(|| Some(Reply::to(again())).filter(|reply| reply.status != 503))
+            .expect("an answer other than 503")
     }
 
     pub(crate) fn request(&self, method: &str, path: &str) -> RequestBuilder {
@@ -46,23 +64,23 @@ impl Ledger {
 
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Reply {
-        Reply::to(self.request("GET", path))
+        self.send(self.request("GET", path))
     }
 
     #[track_caller]
     pub(crate) fn post(&self, path: &str, body: Value) -> Reply {
-        Reply::to(self.request("POST", path).json(&body))
+        self.send(self.request("POST", path).json(&body))
     }
 
     /// Any text as a body, said to be JSON.
     #[track_caller]
     pub(crate) fn post_text(&self, path: &str, body: impl Into<Vec<u8>>) -> Reply {
-        Reply::to(self.request("POST", path).header("content-type", "application/json").body(body.into()))
+        self.send(self.request("POST", path).header("content-type", "application/json").body(body.into()))
     }
 
     #[track_caller]
     pub(crate) fn post_keyed(&self, path: &str, key: &str, body: &Value) -> Reply {
-        Reply::to(self.request("POST", path).header("idempotency-key", key).json(body))
+        self.send(self.request("POST", path).header("idempotency-key", key).json(body))
     }
 
     #[track_caller]
@@ -89,12 +107,12 @@ impl Ledger {
 
     #[track_caller]
     pub(crate) fn patch(&self, name: &str, body: Value) -> Reply {
-        Reply::to(self.request("PATCH", &format!("/limits/{}", encode(name))).json(&body))
+        self.send(self.request("PATCH", &format!("/limits/{}", encode(name))).json(&body))
     }
 
     #[track_caller]
     pub(crate) fn delete(&self, name: &str) -> Reply {
-        Reply::to(self.request("DELETE", &format!("/limits/{}", encode(name))))
+        self.send(self.request("DELETE", &format!("/limits/{}", encode(name))))
     }
 
     #[track_caller]

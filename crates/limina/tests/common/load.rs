@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use reqwest::blocking::RequestBuilder;
 use serde_json::{Value, json};
 
-use crate::harness::eventually;
 use crate::ledger::{Ledger, hold};
 use crate::reply::{Reply, Values, values_of};
 use crate::shape;
@@ -117,7 +117,7 @@ impl Operation {
     }
 }
 
-/// Makes the limits. On a busy machine a node of a short tenure may lose its shards for a moment, and answers 503.
+/// Makes the limits.
 #[track_caller]
 pub(crate) fn make_limits(ledger: &Ledger) {
     for name in LIMITS {
@@ -125,9 +125,7 @@ pub(crate) fn make_limits(ledger: &Ledger) {
             "tight" => json!({"name": name, "ceiling": 60}),
             _ => json!({"name": name}),
         };
-        let answer =
-            eventually(|| Some(ledger.post("/limits", limit.clone())).filter(|answer| answer.status != 503));
-        answer.expect("an answer other than 503").created();
+        ledger.patient().post("/limits", limit).created();
     }
 }
 
@@ -172,16 +170,16 @@ fn hold_one(ledger: &Ledger, id: String, random: &mut Random) -> Operation {
     let changes = limits.into_iter().map(|limit| (limit, random.below(41) as i64 - 20)).collect();
     let key = (random.below(2) == 0).then(|| format!("key of {id}"));
     let mut operation = Operation { id, changes, key, hold: Outcome::Unknown, end: None };
-    operation.hold = Outcome::of(send_hold(ledger, &operation));
+    operation.hold = Outcome::of(Reply::try_to(hold_of(ledger, &operation)));
     operation
 }
 
-fn send_hold(ledger: &Ledger, operation: &Operation) -> reqwest::Result<Reply> {
-    let mut request = ledger.request("POST", "/hold").json(&operation.hold_request());
-    if let Some(key) = &operation.key {
-        request = request.header("idempotency-key", key);
+fn hold_of(ledger: &Ledger, operation: &Operation) -> RequestBuilder {
+    let request = ledger.request("POST", "/hold").json(&operation.hold_request());
+    match &operation.key {
+        Some(key) => request.header("idempotency-key", key),
+        None => request,
     }
-    Reply::try_to(request)
 }
 
 /// True if no answer came.
@@ -204,6 +202,7 @@ fn end_one(ledger: &Ledger, operation: &mut Operation, random: &mut Random) -> b
 /// What was unknown is known afterwards.
 #[track_caller]
 pub(crate) fn verify(ledger: &Ledger, operations: &mut [Operation]) {
+    let ledger = &ledger.patient();
     for operation in operations.iter_mut() {
         resolve_hold(ledger, operation);
         if operation.hold.is_done() {
@@ -231,7 +230,7 @@ fn resolve_hold(ledger: &Ledger, operation: &mut Operation) {
                 "half there: {operation:?} {states:?}"
             );
             operation.hold = if operation.key.is_some() {
-                let answer = Outcome::of(send_hold(ledger, operation));
+                let answer = Outcome::of(Ok(ledger.send(hold_of(ledger, operation))));
                 assert!(
                     !limits.is_empty() || !matches!(answer, Outcome::Unknown),
                     "no answer again: {operation:?}"
@@ -281,7 +280,7 @@ fn check_hold(ledger: &Ledger, operation: &Operation) {
     let view = ledger.values_as_of(&operation.id, &operation.limits()).ok();
     assert_eq!((view.position(), &values_of(&view.body)), (*position, values), "{operation:?}");
     if operation.key.is_some() {
-        let again = send_hold(ledger, operation).expect("an answer").ok();
+        let again = ledger.send(hold_of(ledger, operation)).ok();
         assert_eq!(&again.body, body, "the first reply again: {operation:?}");
     }
 }
