@@ -32,20 +32,13 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "crates/server/src/lib.rs",
-        "access/denials.rs access/guard.rs access/identity.rs access/origin.rs access/policy.rs \
-         envoy/grpc.rs envoy/health.rs envoy/mod.rs http/audit.rs http/decisions.rs http/events.rs \
-         http/extract.rs http/extract/body.rs http/extract/headers.rs http/extract/json.rs \
-         http/extract/path.rs http/extract/query.rs http/extract/unparsed.rs http/forced.rs \
-         http/from_wire/decisions.rs http/from_wire/events.rs http/from_wire/ledger.rs \
-         http/from_wire/limiter.rs http/from_wire/locks.rs http/from_wire/mod.rs \
-         http/from_wire/selection.rs http/health.rs http/ledger.rs http/liminator.rs http/limiter/checks.rs \
-         http/limiter/groups.rs http/limiter/leases.rs http/limiter/mod.rs http/limiter/overrides.rs \
-         http/limiter/rule_sets.rs http/limiter/rules.rs http/lists.rs http/locks.rs http/memory.rs \
-         http/mod.rs http/namespaces.rs http/problem.rs http/refusals.rs http/router.rs http/routes.rs \
-         http/service.rs http/status/decisions.rs http/status/events.rs http/status/ledger.rs \
-         http/status/liminator.rs http/status/limiter.rs http/status/locks.rs http/status/mod.rs \
-         http/to_wire/audit.rs http/to_wire/decisions.rs http/to_wire/ledger.rs http/to_wire/limiter.rs \
-         stomp/mod.rs stomp/subscriptions.rs stomp/websocket.rs",
+        "envoy/grpc.rs envoy/health.rs envoy/mod.rs http/app.rs http/extract/body.rs http/request_context.rs \
+         http/route.rs",
+    ),
+    (
+        "crates/server/src/lib.rs",
+        "http/limiter/checks.rs http/limiter/groups.rs http/limiter/leases.rs http/limiter/mod.rs \
+         http/limiter/overrides.rs http/limiter/rule_sets.rs http/limiter/rules.rs",
     ),
 ];
 

@@ -14,7 +14,7 @@ use crate::{
         App, RequestContext,
         extract::read_body,
         problem::{Code, Failure},
-        routes::{Call, post},
+        route::{Call, post},
         status,
     },
 };

@@ -64,7 +64,7 @@ impl Acceptor {
             Err(error) => {
                 let listener = self.listener_label();
                 if let Some(reason) = error.reason() {
-                    app.0.metrics.handshake_failed(listener, reason);
+                    app.metrics().handshake_failed(listener, reason);
                 }
                 tracing::debug!(listener, %address, %error, "a TLS handshake led to no connection");
                 None

@@ -4,7 +4,7 @@ use super::{
     App,
     audit_place::AuditPlace,
     extract::{Namespace, Paging},
-    json,
+    json::json,
     problem::Failure,
     status,
     to_wire::audit as to_wire,

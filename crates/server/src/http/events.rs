@@ -8,7 +8,7 @@ use super::{
     from_wire,
     lists::list,
     problem::Failure,
-    routes::{Route, delete, get, post, put},
+    route::{Route, delete, get, post, put},
     status, to_wire,
 };
 use crate::access::{Scope, admit_namespace};

@@ -3,7 +3,7 @@
 use super::{
     App,
     extract::ClusterQuery,
-    json,
+    json::json,
     problem::{Code, Failure},
 };
 use axum::{

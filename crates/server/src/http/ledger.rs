@@ -7,10 +7,10 @@ use super::{
         RequestBody,
     },
     from_wire::{CheckedBatch, batch as checked_batch, ledger as from_wire},
-    json, json_of_size,
+    json::{json, json_of_size},
     lists::{limits_by_use, list},
     problem::Failure,
-    routes::{Route, delete, get, patch, post},
+    route::{Route, delete, get, patch, post},
     status,
     to_wire::ledger as to_wire,
 };

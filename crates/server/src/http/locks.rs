@@ -7,7 +7,7 @@ use super::{
     from_wire,
     lists::list,
     problem::{Code, Failure},
-    routes::{Route, delete, get, post},
+    route::{Route, delete, get, post},
     socket::ClientConnection,
     status,
 };

@@ -88,7 +88,7 @@ impl Metrics {
     }
 
     /// The recorder of one operation. It keeps its metrics, so that a request needs no lookup.
-    pub(super) fn operation(&self, family: &'static str, operation: &'static str) -> Arc<Recorder> {
+    pub(crate) fn operation(&self, family: &'static str, operation: &'static str) -> Arc<Recorder> {
         Arc::new(Recorder {
             labels: OperationLabels { family, operation },
             requests: self.requests.clone(),

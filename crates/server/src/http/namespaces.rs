@@ -3,7 +3,7 @@
 use super::{
     App,
     extract::{Namespace, NoQuery, Paging},
-    json,
+    json::json,
     problem::Failure,
     status, to_wire,
 };

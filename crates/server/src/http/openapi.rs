@@ -165,7 +165,7 @@ fn add_rights(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.get_or_insert_default();
     components.add_security_scheme("token", SecurityScheme::Http(scheme.build()));
     let needs: HashMap<(String, Method), Needs> =
-        routes::all().into_iter().map(|entry| ((entry.path, entry.method), entry.needs)).collect();
+        routes::all().into_iter().map(|entry| ((entry.path, entry.call.method), entry.call.needs)).collect();
     for (path, item) in &mut document.paths.paths {
         let methods = [
             (Method::GET, &mut item.get),

@@ -1,5 +1,6 @@
 //! Errors of the HTTP API: every code with its status and its explanation, and the problem document that carries it.
 
+use super::json::json;
 use axum::{
     http::{
         StatusCode,
@@ -311,7 +312,7 @@ impl IntoResponse for Failure {
         let (closes, retry_after) = (self.closes, self.retry_after);
         let problem = self.into_problem();
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_REQUEST);
-        let mut response = super::json(status, &problem);
+        let mut response = json(status, &problem);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if status == StatusCode::SERVICE_UNAVAILABLE {

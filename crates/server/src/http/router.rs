@@ -1,35 +1,14 @@
-//! Finds the endpoint of a request: by its path, then by its method.
+//! Finds the endpoint of a request: by its path, then by its method. An endpoint is only a number here.
 
-use super::{App, metrics::Recorder};
-use crate::access::Guard;
-use axum::{
-    extract::Request,
-    http::{HeaderValue, Method},
-    response::Response,
-};
+use axum::http::{HeaderValue, Method};
 use percent_encoding::percent_decode_str;
-use std::{borrow::Cow, collections::HashMap, pin::Pin, sync::Arc};
+use std::borrow::Cow;
 
-/// The future of an answer.
-pub(crate) type Answer = Pin<Box<dyn Future<Output = Response> + Send>>;
-
-/// A handler with its extractors.
-pub(crate) type Handle = Box<dyn Fn(Request, App) -> Answer + Send + Sync>;
-
-/// What answers the requests of one path with one method.
-pub(super) struct Endpoint {
-    pub(super) guard: Guard,
-    pub(super) recorder: Arc<Recorder>,
-    pub(super) handler: Handle,
-    /// Whether answers get the form of gRPC.
-    pub(super) is_grpc: bool,
-}
-
-/// All endpoints of a listener.
+/// All paths of a listener, with the numbers of their endpoints.
 pub(super) struct Router {
     paths: matchit::Router<usize>,
     patterns: Vec<Pattern>,
-    endpoints: Vec<Endpoint>,
+    method_not_allowed: usize,
     not_found: usize,
 }
 
@@ -44,11 +23,11 @@ struct Pattern {
     allow: Option<HeaderValue>,
 }
 
-/// The endpoint of a request. Both numbers are indexes of [`Router`].
+/// The endpoint of a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Found {
-    endpoint: usize,
-    /// None if no pattern matches the path.
+    pub(super) endpoint: usize,
+    /// The index of the pattern. None if no pattern matches the path.
     pattern: Option<usize>,
 }
 
@@ -58,45 +37,30 @@ pub(super) struct NotUtf8<'a> {
 }
 
 impl Router {
-    /// `paths` are the endpoints by path and method; `all_methods` those of paths that treat all methods alike.
-    pub(super) fn new(
-        paths: Vec<(String, Method, Endpoint)>,
-        all_methods: Vec<(String, Endpoint)>,
-        method_not_allowed: Endpoint,
-        not_found: Endpoint,
-    ) -> Router {
-        let mut router = Router {
-            paths: matchit::Router::new(),
-            patterns: Vec::new(),
-            endpoints: vec![method_not_allowed, not_found],
-            not_found: 1,
-        };
-        let mut by_text = HashMap::new();
-        for (text, method, endpoint) in paths {
-            let index = *by_text.entry(text.clone()).or_insert_with(|| router.add_pattern(text, 0));
-            let endpoint = router.add(endpoint);
-            let methods = &mut router.patterns[index].methods;
-            assert!(methods.iter().all(|(other, _)| *other != method), "a path has a method once");
-            methods.push((method, endpoint));
-        }
-        for pattern in &mut router.patterns {
-            let words = pattern.methods.iter().map(|(method, _)| match *method {
-                Method::GET => "GET,HEAD",
-                ref other => other.as_str(),
-            });
-            let words: Vec<&str> = words.collect();
-            pattern.allow = Some(words.join(",").try_into().expect("methods are tokens"));
-        }
-        for (text, endpoint) in all_methods {
-            let endpoint = router.add(endpoint);
-            router.add_pattern(text, endpoint);
-        }
-        router
+    /// A router without paths. The arguments are the endpoints of requests with a method that their path does not have, and of
+    /// requests with an unknown path.
+    pub(super) fn new(method_not_allowed: usize, not_found: usize) -> Router {
+        Router { paths: matchit::Router::new(), patterns: Vec::new(), method_not_allowed, not_found }
     }
 
-    fn add(&mut self, endpoint: Endpoint) -> usize {
-        self.endpoints.push(endpoint);
-        self.endpoints.len() - 1
+    /// Adds the endpoint of a path with one method.
+    pub(super) fn add(&mut self, path: String, method: Method, endpoint: usize) {
+        let known = self.patterns.iter().position(|pattern| pattern.text == path);
+        let index = known.unwrap_or_else(|| self.add_pattern(path, self.method_not_allowed));
+        let Pattern { methods, allow, .. } = &mut self.patterns[index];
+        assert!(methods.iter().all(|(other, _)| *other != method), "a path has a method once");
+        methods.push((method, endpoint));
+        let words = methods.iter().map(|(method, _)| match *method {
+            Method::GET => "GET,HEAD",
+            ref other => other.as_str(),
+        });
+        let words: Vec<&str> = words.collect();
+        *allow = Some(words.join(",").try_into().expect("methods are tokens"));
+    }
+
+    /// Adds the endpoint of a path that treats all methods alike.
+    pub(super) fn add_for_all_methods(&mut self, path: String, endpoint: usize) {
+        self.add_pattern(path, endpoint);
     }
 
     fn add_pattern(&mut self, text: String, others: usize) -> usize {
@@ -119,10 +83,6 @@ impl Router {
             found => found,
         };
         Found { endpoint: found.map_or(*others, |(_, endpoint)| *endpoint), pattern: Some(index) }
-    }
-
-    pub(super) fn endpoint(&self, found: Found) -> &Endpoint {
-        &self.endpoints[found.endpoint]
     }
 
     /// The header `Allow` of the answer, if the path does not have the method of the request.

@@ -1,82 +1,27 @@
-//! All routes. Each names the right that it needs, so that a route without one does not compile.
+//! All routes, in one table. Each names the right that it needs, so that a route without one does not compile.
 //!
 //! To add a call to a family, add one line to the `routes()` of the family:
 //! `("/path/{name}", "operation", post(Use, handler))`. The level (`Read`, `Use`, `Manage`) is the right in the namespace of the
 //! path. A handler that needs more for some requests, such as a forced release, asks `Scope::require`.
 
 use super::{
-    App, audit, console, decisions, docs, events, health, ledger, liminator, limiter, locks, namespaces,
-    refusals,
-    router::{Answer, Handle},
+    audit, console, decisions, docs, events, health, ledger, liminator, limiter, locks, namespaces, refusals,
+    route::{Call, Route, delete, get, post},
 };
 use crate::{access::Needs, envoy, stomp};
-use axum::{handler::Handler, http::Method};
 use limina_access::{
     Family,
     Level::{Manage, Read},
 };
 use std::fmt::Write;
 
-/// One call: its path below the path of its family, its `operation` label in metrics, and its method with the right that it
-/// needs.
-pub(crate) type Route = (&'static str, &'static str, Call);
-
-/// The method of a call, the right that the call needs, and its handler.
-pub(crate) struct Call {
-    method: Method,
-    needs: Needs,
-    handler: Handle,
-    /// Whether answers get the form of gRPC.
-    is_grpc: bool,
-}
-
-impl Call {
-    /// The call at this path, with these labels in metrics.
-    pub(super) fn at(self, path: String, family: &'static str, operation: &'static str) -> Entry {
-        let Call { method, needs, handler, is_grpc } = self;
-        Entry { path, method, needs, family, operation, handler, is_grpc }
-    }
-
-    /// The same over gRPC.
-    pub(crate) fn over_grpc(self) -> Call {
-        Call { is_grpc: true, ..self }
-    }
-}
-
-/// A function with extractors, as a handler of a route.
-pub(super) fn handle<H, T>(handler: H) -> Handle
-where
-    H: Handler<T, App, Future = Answer> + Sync,
-    T: 'static,
-{
-    Box::new(move |request, app| handler.clone().call(request, app))
-}
-
-macro_rules! methods {
-    ($($name:ident $method:ident)*) => {$(
-        /// A call with this method, which needs this right.
-        pub(crate) fn $name<H, T>(needs: impl Into<Needs>, handler: H) -> Call
-        where
-            H: Handler<T, App, Future = Answer> + Sync,
-            T: 'static,
-        {
-            Call { method: Method::$method, needs: needs.into(), handler: handle(handler), is_grpc: false }
-        }
-    )*};
-}
-
-methods! { get GET post POST put PUT patch PATCH delete DELETE }
-
 /// A route with its whole path.
 pub(super) struct Entry {
     pub(super) path: String,
-    pub(super) method: Method,
-    pub(super) needs: Needs,
     /// The labels in metrics.
     pub(super) family: &'static str,
     pub(super) operation: &'static str,
-    pub(super) handler: Handle,
-    pub(super) is_grpc: bool,
+    pub(super) call: Call,
 }
 
 /// Paths in which a name is empty, with the parameter that it is.
@@ -103,13 +48,14 @@ const PREFIXES: [&str; 2] = ["/v1", "/v1/ns/{namespace}"];
 pub(super) fn all() -> Vec<Entry> {
     let mut entries = Vec::new();
     for (path, family, operation, call) in outside_families() {
-        entries.push(call.at(path.to_owned(), family, operation));
+        entries.push(Entry { path: path.to_owned(), family, operation, call });
     }
     for prefix in PREFIXES {
         for (family, routes, _) in families() {
             for (path, operation, call) in routes {
                 let call = Call { needs: call.needs.of_family(family), ..call };
-                entries.push(call.at(format!("{prefix}/{family}{path}"), family.word(), operation));
+                let path = format!("{prefix}/{family}{path}");
+                entries.push(Entry { path, family: family.word(), operation, call });
             }
         }
     }
@@ -192,7 +138,7 @@ pub fn rights_table() -> String {
     let mut rows: Vec<(String, String, String)> = all()
         .into_iter()
         .filter(|entry| !entry.path.starts_with("/v1/ns/{namespace}/"))
-        .map(|entry| (entry.path, entry.method.to_string(), entry.needs.to_string()))
+        .map(|Entry { path, call, .. }| (path, call.method.to_string(), call.needs.to_string()))
         .collect();
     rows.sort();
     rows.dedup();
@@ -209,14 +155,17 @@ mod tests {
 
     #[test]
     fn what_needs_no_token_has_no_data() {
-        let open: Vec<String> =
-            all().into_iter().filter(|entry| entry.needs == Needs::Nothing).map(|entry| entry.path).collect();
+        let open: Vec<String> = all()
+            .into_iter()
+            .filter(|entry| entry.call.needs == Needs::Nothing)
+            .map(|entry| entry.path)
+            .collect();
         let console = ["/console", "/console/", "/console/{*rest}"];
         let health = ["/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"];
         let server = ["/", "/healthz", "/readyz", "/openapi.json"];
         let files = ["/docs", "/docs/docs.css", "/docs/docs.js"];
         assert_eq!(open, [&server[..], &files, &console, &health].concat());
         // A level without a family would be that of all families.
-        assert!(!all().iter().any(|entry| matches!(entry.needs, Needs::Level(_))));
+        assert!(!all().iter().any(|entry| matches!(entry.call.needs, Needs::Level(_))));
     }
 }

@@ -3,9 +3,10 @@
 use super::{
     App,
     acceptor::Acceptor,
+    connection::{Connection, LastCheck},
+    endpoints::Endpoints,
     handshakes::Handshakes,
-    router::Router,
-    service::{Connection, ConnectionService, LastCheck},
+    service::ConnectionService,
     socket::{ClientConnection, Socket},
     stalls::Patience,
     streams::{StreamExecutor, StreamStarter},
@@ -55,15 +56,15 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 /// requests in flight, and returns. With [`AppOptions::tls`](super::AppOptions) a client chooses the version by ALPN; without, HTTP/2
 /// needs prior knowledge.
 pub fn serve(listener: TcpListener, app: App, shutdown: Shutdown) -> Serving {
-    let router = app.router();
-    Box::pin(Listening::to_clients(app, router).run(listener, shutdown))
+    let endpoints = Endpoints::for_clients(&app);
+    Box::pin(Listening::to_clients(app, endpoints).run(listener, shutdown))
 }
 
 /// Serves Envoy on a port of its own, as [`serve`] serves all clients: the rate limit service, gRPC's health service, and the
 /// probes.
 pub fn serve_envoy(listener: TcpListener, app: App, shutdown: Shutdown) -> Serving {
-    let router = app.envoy_router();
-    Box::pin(Listening::to_clients(app, router).run(listener, shutdown))
+    let endpoints = Endpoints::for_envoy(&app);
+    Box::pin(Listening::to_clients(app, endpoints).run(listener, shutdown))
 }
 
 /// Serves other nodes, as [`serve`] serves clients: only nodes whose certificates the store lists, over TLS, with a protocol of
@@ -90,7 +91,7 @@ pub type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Clone)]
 enum Protocol {
     Http {
-        router: Arc<Router>,
+        endpoints: Arc<Endpoints>,
         builder: Arc<auto::Builder<StreamExecutor>>,
     },
     /// The protocol between nodes.
@@ -98,8 +99,8 @@ enum Protocol {
 }
 
 impl Protocol {
-    fn http(app: &App, router: Router) -> Protocol {
-        Protocol::Http { router: Arc::new(router), builder: Arc::new(builder(app)) }
+    fn http(app: &App, endpoints: Endpoints) -> Protocol {
+        Protocol::Http { endpoints: Arc::new(endpoints), builder: Arc::new(builder(app)) }
     }
 }
 
@@ -137,9 +138,9 @@ impl Listening {
         Listening { app, acceptor, protocol, max_connections, permits, handshakes }
     }
 
-    fn to_clients(app: App, router: Router) -> Listening {
+    fn to_clients(app: App, endpoints: Endpoints) -> Listening {
         let acceptor = app.tls().cloned().map_or(Acceptor::Plain, Acceptor::Tls);
-        let (protocol, max_connections) = (Protocol::http(&app, router), app.max_connections());
+        let (protocol, max_connections) = (Protocol::http(&app, endpoints), app.max_connections());
         Listening::new(app, acceptor, protocol, max_connections)
     }
 
@@ -150,7 +151,7 @@ impl Listening {
         let served = self.accept(&listener, shutdown, &mut throttle).await;
         let deadline = Instant::now() + DRAIN_TIMEOUT;
         let draining = drain(&self.app, served, deadline);
-        let forwards = self.app.0.is_draining.load(Ordering::Relaxed);
+        let forwards = self.app.is_draining().load(Ordering::Relaxed);
         if forwards && matches!(self.protocol, Protocol::Http { .. }) {
             let late = self.accept(&listener, draining, &mut throttle).await;
             drop(listener);
@@ -224,7 +225,7 @@ impl Listening {
             if matches!(self.acceptor, Acceptor::Plain) {
                 refuse(&stream);
             }
-            self.app.0.metrics.connections_refused.inc();
+            self.app.metrics().connections_refused.inc();
             return None;
         };
         let patience = Patience { timeout: self.app.reader_timeout(), memory: memory.clone() };
@@ -237,11 +238,12 @@ impl Listening {
         let writes = socket.activity().clone();
         let Some(stream) = acceptor.accept(socket, address, handshakes, &app).await else { return };
         match protocol {
-            Protocol::Http { router, builder } => {
-                let (memory, is_draining) = (app.memory().clone(), app.0.is_draining.clone());
+            Protocol::Http { endpoints, builder } => {
+                let (memory, is_draining) = (app.memory().clone(), app.is_draining().clone());
+                let router = endpoints.router().clone();
                 let connection =
                     Arc::new(Connection::new(router, client, memory.clone(), writes, is_draining));
-                let service = ConnectionService(connection.clone());
+                let service = ConnectionService { endpoints, connection: connection.clone() };
                 let serving = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
                 run(watcher.watch(serving), &connection, memory).await;
             }
@@ -265,7 +267,7 @@ struct Served {
 async fn drain(app: &App, served: Served, deadline: Instant) {
     let Served { graceful, mut connections } = served;
     // A connection that was accepted a moment ago may not have sent its request yet.
-    if app.0.is_draining.load(Ordering::Relaxed) {
+    if app.is_draining().load(Ordering::Relaxed) {
         sleep(LAST_REQUESTS).await;
     }
     let stopping = app.stopping();
@@ -310,7 +312,7 @@ async fn run<E: std::fmt::Display>(
     connection: &Connection,
     memory: Budget,
 ) {
-    let activity = connection.activity();
+    let activity = &connection.activity;
     let mut serving = pin!(StreamStarter::new(serving));
     let (mut last, mut idle_checks, mut stalled_checks) = (LastCheck::default(), 0, 0);
     let ended = loop {

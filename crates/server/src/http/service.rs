@@ -5,120 +5,42 @@
 //! costs an allocation and several moves of the request, and a request costs little besides.
 
 use super::{
-    memory::{AnswerBody, RequestMemory, Untaken, overloaded},
+    connection::Connection,
+    endpoints::{Endpoint, Endpoints},
+    extract::discard_body,
+    memory::{AnswerBody, RequestMemory, overloaded},
     metrics::Recording,
-    router::{Answer, Endpoint, Found, Router},
-    socket::{ClientConnection, WriteActivity},
+    problem::Failure,
+    request_context::RequestContext,
+    route::Answer,
+    router::Found,
 };
 use crate::{
     access::{Scope, Verdict, admit_namespace, expose_to},
     envoy::answer_as_grpc,
-    http::{App, extract::discard_body, problem::Failure},
 };
 use axum::{
     body::{Body, HttpBody},
-    extract::{FromRequestParts, Request},
+    extract::Request,
     http::{
-        Extensions, HeaderValue, StatusCode,
+        HeaderValue, StatusCode,
         header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS},
-        request::Parts,
     },
     response::{IntoResponse, Response},
 };
 use hyper::{Method, Version, body::Incoming, service::Service};
-use limina_node::Budget;
 use std::{
-    borrow::Cow,
     convert::Infallible,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-/// The most watches of the server's health on one connection. A client needs one.
-const MAX_WATCHES: usize = 4;
-
-/// What all requests of one connection share.
-pub(super) struct Connection {
-    router: Arc<Router>,
-    client: ClientConnection,
-    memory: Budget,
-    activity: Activity,
-    /// Shared by all connections: whether an HTTP/1 connection is closed after its next answer.
-    is_draining: Arc<AtomicBool>,
-}
-
-impl Connection {
-    pub(super) fn new(
-        router: Arc<Router>,
-        client: ClientConnection,
-        memory: Budget,
-        writes: Arc<WriteActivity>,
-        is_draining: Arc<AtomicBool>,
-    ) -> Connection {
-        Connection { router, client, memory, activity: Activity::new(writes), is_draining }
-    }
-
-    pub(super) fn activity(&self) -> &Activity {
-        &self.activity
-    }
-}
-
-/// What the server knows about a request besides its bytes. Every request has one among its extensions.
-#[derive(Clone)]
-pub(crate) struct RequestContext {
-    connection: Arc<Connection>,
-    found: Found,
-    pub(crate) memory: RequestMemory,
-    /// What the guard has let the request pass for. None if the endpoint needs no token.
-    pub(crate) scope: Option<Scope>,
-}
-
-impl RequestContext {
-    pub(crate) fn of(extensions: &Extensions) -> &RequestContext {
-        extensions.get().expect("every request has a context")
-    }
-
-    pub(crate) fn of_mut(extensions: &mut Extensions) -> &mut RequestContext {
-        extensions.get_mut().expect("every request has a context")
-    }
-
-    /// The connection on which the request came.
-    pub(crate) fn client(&self) -> &ClientConnection {
-        &self.connection.client
-    }
-
-    /// A permit for one more watch of the server's health on the connection. None if [`MAX_WATCHES`] are open.
-    pub(crate) fn take_watch(&self) -> Option<OwnedSemaphorePermit> {
-        self.connection.activity.watches.clone().try_acquire_owned().ok()
-    }
-
-    /// The decoded value of a parameter in the path; `None` if the route has no such parameter.
-    pub(crate) fn parameter<'p>(
-        &self,
-        path: &'p str,
-        parameter: &str,
-    ) -> Result<Option<Cow<'p, str>>, Failure> {
-        self.connection.router.parameter(self.found, path, parameter).map_err(|not_utf8| {
-            Failure::invalid_path(not_utf8.parameter, "must be UTF-8 when percent-decoded")
-        })
-    }
-}
-
-impl FromRequestParts<App> for ClientConnection {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<ClientConnection, Infallible> {
-        Ok(RequestContext::of(&parts.extensions).client().clone())
-    }
-}
 
 /// Serves the requests of one connection.
-pub(super) struct ConnectionService(pub(super) Arc<Connection>);
+pub(super) struct ConnectionService {
+    pub(super) endpoints: Arc<Endpoints>,
+    pub(super) connection: Arc<Connection>,
+}
 
 impl Service<hyper::Request<Incoming>> for ConnectionService {
     type Response = hyper::Response<AnswerBody>;
@@ -126,7 +48,7 @@ impl Service<hyper::Request<Incoming>> for ConnectionService {
     type Future = Answering;
 
     fn call(&self, request: hyper::Request<Incoming>) -> Answering {
-        let connection = &self.0;
+        let connection = &self.connection;
         connection.activity.begin(request.version());
         let open = OpenRequest(connection.clone());
         // A probe must not find the process dead because it has much to do.
@@ -135,46 +57,47 @@ impl Service<hyper::Request<Incoming>> for ConnectionService {
             true => Some(RequestMemory::new_anyway(&connection.memory)),
             false => RequestMemory::new(&connection.memory).ok(),
         };
-        Answering { open, running: memory.map(|memory| connection.begin(memory, request)) }
+        Answering { open, running: memory.map(|memory| self.begin(memory, request)) }
     }
 }
 
-impl Connection {
+impl ConnectionService {
     /// Lets the request pass to its handler, or refuses it.
-    fn begin(self: &Arc<Connection>, memory: RequestMemory, request: hyper::Request<Incoming>) -> Running {
+    fn begin(&self, memory: RequestMemory, request: hyper::Request<Incoming>) -> Running {
+        let ConnectionService { endpoints, connection } = self;
         let (mut parts, body) = request.into_parts();
         let body = Body::new(body);
         let (method, is_http1) = (parts.method.clone(), parts.version != Version::HTTP_2);
-        let found = self.router.find(&parts.method, parts.uri.path());
-        let Endpoint { guard, recorder, handler, .. } = self.router.endpoint(found);
+        let found = endpoints.router().find(&parts.method, parts.uri.path());
+        let Endpoint { guard, recorder, handler, is_grpc } = endpoints.get(found);
         let recording = Recording::begin(recorder.clone());
-        let context = RequestContext { connection: self.clone(), found, memory: memory.clone(), scope: None };
+        let context = RequestContext::new(connection.clone(), found, memory.clone());
         parts.extensions.insert(context);
         let (verdict, origin) = guard.check(&mut parts);
         if !is_http1 && RequestContext::of(&parts.extensions).scope.is_some() {
-            self.activity.may_be_idle.store(true, Ordering::Relaxed);
+            connection.activity.let_be_idle();
         }
         let answer = match verdict {
             Verdict::Passed => handler(Request::from_parts(parts, body), guard.app.clone()),
             Verdict::PassedIfRoom(scope) => {
-                let (connection, request) = (self.clone(), Request::from_parts(parts, body));
-                Box::pin(async move { connection.answer_if_room(found, &scope, request).await })
+                let (endpoints, request) = (endpoints.clone(), Request::from_parts(parts, body));
+                Box::pin(async move { answer_if_room(endpoints.get(found), &scope, request).await })
             }
             Verdict::Answered(response) => Box::pin(std::future::ready(response)),
             Verdict::Refused(failure) => refuse(body, memory.clone(), failure),
         };
-        Running { found, recording, memory, method, is_http1, origin, answer }
+        Running { found, recording, memory, method, is_http1, is_grpc: *is_grpc, origin, answer }
     }
+}
 
-    /// Runs the handler if the token may use one more namespace.
-    async fn answer_if_room(&self, found: Found, scope: &Scope, request: Request) -> Response {
-        let Endpoint { guard, handler, .. } = self.router.endpoint(found);
-        match admit_namespace(&guard.app, scope).await {
-            Ok(()) => handler(request, guard.app.clone()).await,
-            Err(failure) => {
-                let memory = RequestContext::of(request.extensions()).memory.clone();
-                refuse(request.into_body(), memory, failure).await
-            }
+/// Runs the handler if the token may use one more namespace.
+async fn answer_if_room(endpoint: &Endpoint, scope: &Scope, request: Request) -> Response {
+    let Endpoint { guard, handler, .. } = endpoint;
+    match admit_namespace(&guard.app, scope).await {
+        Ok(()) => handler(request, guard.app.clone()).await,
+        Err(failure) => {
+            let memory = RequestContext::of(request.extensions()).memory.clone();
+            refuse(request.into_body(), memory, failure).await
         }
     }
 }
@@ -200,6 +123,8 @@ struct Running {
     memory: RequestMemory,
     method: Method,
     is_http1: bool,
+    /// Whether the answer gets the form of gRPC.
+    is_grpc: bool,
     /// The page that may read the answer.
     origin: Option<HeaderValue>,
     answer: Answer,
@@ -234,7 +159,7 @@ impl Running {
         {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if router.endpoint(self.found).is_grpc {
+        if self.is_grpc {
             response = answer_as_grpc(response);
         }
         if let Some(origin) = self.origin {
@@ -250,71 +175,10 @@ impl Running {
             *response.body_mut() = Body::empty();
         }
         if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream") {
-            activity.may_be_idle.store(true, Ordering::Relaxed);
+            activity.let_be_idle();
         }
         let is_read = matches!(self.method, Method::GET | Method::HEAD);
-        self.memory.hold(response, is_read, &activity.untaken)
-    }
-}
-
-/// What happens on one connection.
-pub(super) struct Activity {
-    /// The number of requests so far.
-    begun: AtomicU64,
-    /// The number of requests without an answer.
-    open: AtomicU64,
-    /// The body of an answer is still written after its request is no longer open.
-    writes: Arc<WriteActivity>,
-    /// The answers that an HTTP/2 client has not taken.
-    untaken: Arc<Untaken>,
-    is_http2: AtomicBool,
-    /// The connection is never closed as idle: it sends server-sent events, or it is HTTP/2, which has keep-alive pings, and its client
-    /// was let in. A client without a token must not keep connections for ever.
-    may_be_idle: AtomicBool,
-    /// The watches of the server's health that the connection may open. They need no token.
-    watches: Arc<Semaphore>,
-}
-
-/// The state of a connection at the last check for activity.
-#[derive(Default)]
-pub(super) struct LastCheck {
-    begun: u64,
-    writes: u64,
-    pieces: u64,
-    taken: u64,
-}
-
-impl Activity {
-    fn new(writes: Arc<WriteActivity>) -> Activity {
-        let untaken = Arc::default();
-        let watches = Arc::new(Semaphore::new(MAX_WATCHES));
-        let (is_http2, may_be_idle) = (false.into(), false.into());
-        Activity { begun: 0.into(), open: 0.into(), writes, untaken, is_http2, may_be_idle, watches }
-    }
-
-    fn begin(&self, version: Version) {
-        self.begun.fetch_add(1, Ordering::Relaxed);
-        self.open.fetch_add(1, Ordering::Relaxed);
-        self.is_http2.store(version == Version::HTTP_2, Ordering::Relaxed);
-    }
-
-    /// Whether no request is open, none has begun and no part of an answer was taken since the last check.
-    pub(super) fn is_idle_since(&self, last: &mut LastCheck) -> bool {
-        let before = std::mem::replace(&mut last.begun, self.begun.load(Ordering::Relaxed));
-        let is_writing = match self.is_http2.load(Ordering::Relaxed) {
-            // HTTP/2 also writes pings and their answers.
-            true => self.untaken.is_taken_since(&mut last.pieces),
-            false => self.writes.is_active_since(&mut last.writes),
-        };
-        last.begun == before
-            && !is_writing
-            && self.open.load(Ordering::Relaxed) == 0
-            && !self.may_be_idle.load(Ordering::Relaxed)
-    }
-
-    /// Whether there are answers, and the client has taken none of them since the last check.
-    pub(super) fn is_stalled_since(&self, last: &mut LastCheck) -> bool {
-        self.untaken.is_stalled_since(&mut last.taken)
+        self.memory.hold(response, is_read, activity.untaken())
     }
 }
 
@@ -323,27 +187,6 @@ struct OpenRequest(Arc<Connection>);
 
 impl Drop for OpenRequest {
     fn drop(&mut self) {
-        self.0.activity.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_http2_connection_is_kept_while_idle_only_for_a_client_that_was_let_in() {
-        let writes = Arc::<WriteActivity>::default();
-        let activity = Activity::new(writes.clone());
-        let mut last = LastCheck::default();
-        activity.begin(Version::HTTP_2);
-        assert!(!activity.is_idle_since(&mut last), "a request has begun");
-        assert!(!activity.is_idle_since(&mut last), "it has no answer");
-        activity.open.store(0, Ordering::Relaxed);
-        assert!(activity.is_idle_since(&mut last));
-        writes.count_write();
-        assert!(activity.is_idle_since(&mut last), "it was a ping");
-        activity.may_be_idle.store(true, Ordering::Relaxed);
-        assert!(!activity.is_idle_since(&mut last));
+        self.0.activity.end();
     }
 }

@@ -122,7 +122,7 @@ struct Recorders {
 
 impl Recorders {
     fn new(app: &App) -> Recorders {
-        let recorder = |operation| app.peer_recorder(operation);
+        let recorder = |operation| app.metrics().operation("peers", operation);
         Recorders {
             ask: recorder("ask"),
             who: recorder("who"),

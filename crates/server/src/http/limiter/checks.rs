@@ -2,10 +2,11 @@
 
 use super::{
     super::{
-        App, MANY_LIMITS, encode_aside,
+        App,
         extract::{Batched, Call, Changing, Paging, Searching, Unparsed},
         from_wire::{CheckedBatch, batch as checked_batch, limiter as from_wire, query},
-        json, json_of_size, status,
+        json::{MANY_LIMITS, encode_aside, json, json_of_size},
+        status,
         to_wire::limiter as to_wire,
     },
     Answer, list, submit,

@@ -4,7 +4,8 @@ use super::{
     super::{
         App,
         extract::{GroupsQuery, Namespace, RuleName},
-        json, status,
+        json::json,
+        status,
         to_wire::limiter as to_wire,
     },
     Answer,

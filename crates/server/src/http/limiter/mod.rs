@@ -12,7 +12,7 @@ use super::{
     extract::{Call, Unparsed},
     lists::{self, Item},
     problem::Failure,
-    routes::{Route, delete, get, patch, post, put},
+    route::{Route, delete, get, patch, post, put},
 };
 use crate::access::Scope;
 use axum::{http::StatusCode, response::Response};

@@ -2,14 +2,12 @@
 
 use super::{
     super::{
-        json,
+        json::json,
         problem::{Code, Failure},
         rate_limit,
-        to_wire::{
-            decisions::{self as to_wire, state_word},
-            key_values::key_values,
-        },
+        to_wire::{decisions as to_wire, key_values::key_values},
     },
+    common::{answer_too_large, quota_exceeded, unreadable},
     ledger::{self, about_limits, listed, no_such_limits},
 };
 use axum::{
@@ -19,7 +17,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use limina_engine::decisions::{Refusal, Refused, Reply};
+use limina_engine::decisions::{Refusal, Refused, Reply, State};
 use limina_wire::problem::MEDIA_TYPE;
 
 pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure> {
@@ -125,10 +123,21 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
             format!("The value could exceed a 64-bit integer in {}.", listed(limit_names)),
             limit_names,
         ),
-        Refusal::AnswerTooLarge { max_bytes } => super::answer_too_large(*max_bytes as u64),
-        Refusal::Unreadable => super::unreadable(),
-        Refusal::QuotaExceeded(exceeded) => super::quota_exceeded(*exceeded),
+        Refusal::AnswerTooLarge { max_bytes } => answer_too_large(*max_bytes as u64),
+        Refusal::Unreadable => unreadable(),
+        Refusal::QuotaExceeded(exceeded) => quota_exceeded(*exceeded),
         // `answer` handles this refusal itself, with all parts.
         Refusal::Refused(_) => Failure::new(Code::Refused, "The decision is refused."),
+    }
+}
+
+/// The word for a state in a problem document.
+fn state_word(state: State) -> &'static str {
+    match state {
+        State::Waiting => "waiting",
+        State::Open => "open",
+        State::Committed => "committed",
+        State::RolledBack => "rolled_back",
+        State::Expired => "expired",
     }
 }

@@ -1,9 +1,12 @@
 //! The answers of the events family.
 
-use super::super::{
-    json,
-    problem::{Code, Failure},
-    to_wire::events as to_wire,
+use super::{
+    super::{
+        json::json,
+        problem::{Code, Failure},
+        to_wire::events as to_wire,
+    },
+    common::quota_exceeded,
 };
 use axum::{
     http::StatusCode,
@@ -59,6 +62,6 @@ fn refusal(refusal: Refusal) -> Failure {
             Failure::new(Code::StreamFull, format!("The stream remembers {max_events} events, its maximum."))
                 .with("max_events", max_events)
         }
-        Refusal::QuotaExceeded(exceeded) => super::quota_exceeded(exceeded),
+        Refusal::QuotaExceeded(exceeded) => quota_exceeded(exceeded),
     }
 }

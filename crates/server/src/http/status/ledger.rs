@@ -1,11 +1,8 @@
 //! The ledger's refusals.
 
 use super::{
-    super::{
-        problem::{Code, Failure},
-        to_wire::ledger::state_word,
-    },
-    quota_exceeded, unreadable,
+    super::problem::{Code, Failure},
+    common::{part_of_operation, quota_exceeded, unreadable},
 };
 use limina_engine::{Name, ledger};
 use serde_json::json;
@@ -112,7 +109,7 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
             Code::LimitsValuesReadingException,
             "The stored history could not be read. Nothing was done.",
         ),
-        PartOfOperation { operation_id } => super::part_of_operation(&operation_id),
+        PartOfOperation { operation_id } => part_of_operation(&operation_id),
         Unreadable => unreadable(),
         QuotaExceeded(exceeded) => quota_exceeded(exceeded),
     }
@@ -150,6 +147,15 @@ pub(super) fn listed(names: &[Name]) -> String {
     let noun = if names.len() == 1 { "limit" } else { "limits" };
     let quoted: Vec<String> = names.iter().map(|name| format!("{:?}", name.as_str())).collect();
     format!("the {noun} {}", quoted.join(", "))
+}
+
+/// The word for a state in a problem document.
+fn state_word(state: ledger::HoldState) -> &'static str {
+    match state {
+        ledger::HoldState::Held => "held",
+        ledger::HoldState::Committed { .. } => "committed",
+        ledger::HoldState::RolledBack { .. } => "rolled_back",
+    }
 }
 
 fn state_predicate(state: ledger::HoldState) -> &'static str {

@@ -1,10 +1,13 @@
 //! The limiter's answers and refusals.
 
-use super::super::{
-    json as respond,
-    problem::{Code, Failure},
-    rate_limit,
-    to_wire::{key_values::key_values as to_wire_key_values, limiter as to_wire},
+use super::{
+    super::{
+        json::json as respond,
+        problem::{Code, Failure},
+        rate_limit,
+        to_wire::{key_values::key_values as to_wire_key_values, limiter as to_wire},
+    },
+    common::{part_of_operation, quota_exceeded},
 };
 use axum::{
     http::{
@@ -181,14 +184,14 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
                 .with("lease_id", lease_id.as_str())
         }
         Refusal::PartOfOperation { lease_id, operation_id } => {
-            super::part_of_operation(operation_id).with("lease_id", lease_id.as_str())
+            part_of_operation(operation_id).with("lease_id", lease_id.as_str())
         }
         Refusal::NoRuleApplies { key_values } => {
             let given = serde_json::to_value(to_wire_key_values(key_values)).unwrap_or_default();
             let detail = "No rule applies to these key-values, and the request has `require_match`.";
             Failure::new(Code::NoRuleApplies, detail).with("key_values", given)
         }
-        Refusal::QuotaExceeded(exceeded) => super::quota_exceeded(*exceeded),
+        Refusal::QuotaExceeded(exceeded) => quota_exceeded(*exceeded),
         // `answer` handles this refusal itself, with all limits.
         Refusal::LimitReached(_) => Failure::new(Code::LimitReached, "A limit is reached."),
     }

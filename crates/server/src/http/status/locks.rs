@@ -1,9 +1,12 @@
 //! The answers of the locks family.
 
-use super::super::{
-    json,
-    problem::{Code, Failure},
-    to_wire::{key_values::key_values, locks as to_wire},
+use super::{
+    super::{
+        json::json,
+        problem::{Code, Failure},
+        to_wire::{key_values::key_values, locks as to_wire},
+    },
+    common::{part_of_operation, quota_exceeded},
 };
 use axum::{
     http::StatusCode,
@@ -37,9 +40,9 @@ fn refusal(refusal: Refusal) -> Failure {
                 .with("lock_id", lock_id.as_str())
         }
         Refusal::PartOfOperation { lock_id, operation_id } => {
-            super::part_of_operation(&operation_id).with("lock_id", lock_id.as_str())
+            part_of_operation(&operation_id).with("lock_id", lock_id.as_str())
         }
-        Refusal::QuotaExceeded(exceeded) => super::quota_exceeded(exceeded),
+        Refusal::QuotaExceeded(exceeded) => quota_exceeded(exceeded),
     }
 }
 

@@ -58,17 +58,6 @@ pub(crate) fn page(listed: &Listed<decisions::Decision, Position>) -> Page<Decis
     Page { items: listed.items.iter().map(decision).collect(), next }
 }
 
-/// The word for a state in a problem document.
-pub(crate) fn state_word(state: decisions::State) -> &'static str {
-    match state {
-        decisions::State::Waiting => "waiting",
-        decisions::State::Open => "open",
-        decisions::State::Committed => "committed",
-        decisions::State::RolledBack => "rolled_back",
-        decisions::State::Expired => "expired",
-    }
-}
-
 /// The problem document of a refused decision. It contains only the limits that refuse.
 pub(crate) fn refused(refused: &decisions::Refused, status: u16) -> Refused<'_> {
     let limits: Vec<_> = refused.limits.iter().filter(|limit| limit.refuses).map(refused_limit).collect();

@@ -90,15 +90,6 @@ fn batch_result(result: Result<Reply, Refusal>) -> BatchResult<Body> {
     }
 }
 
-/// The word for a state in a problem document.
-pub(crate) fn state_word(state: HoldState) -> &'static str {
-    match state {
-        HoldState::Held => "held",
-        HoldState::Committed { .. } => "committed",
-        HoldState::RolledBack { .. } => "rolled_back",
-    }
-}
-
 pub(crate) fn limit(info: ledger::LimitInfo) -> Limit {
     Limit {
         name: text(&info.value.limit_name),
