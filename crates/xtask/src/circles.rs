@@ -32,11 +32,6 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "crates/server/src/lib.rs",
-        "envoy/grpc.rs envoy/health.rs envoy/mod.rs http/app.rs http/extract/body.rs http/request_context.rs \
-         http/route.rs",
-    ),
-    (
-        "crates/server/src/lib.rs",
         "http/limiter/checks.rs http/limiter/groups.rs http/limiter/leases.rs http/limiter/mod.rs \
          http/limiter/overrides.rs http/limiter/rule_sets.rs http/limiter/rules.rs",
     ),

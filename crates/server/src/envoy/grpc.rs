@@ -3,7 +3,6 @@
 //! A handler answers a gRPC call as it answers any other: with a status of HTTP, and with a [`Message`] or a problem document. So
 //! guards and metrics need not know gRPC. [`answer_as_grpc`] turns that into gRPC's form at the very end.
 
-use super::MAX_BODY;
 use crate::http::{
     App,
     extract::read_body,
@@ -24,6 +23,8 @@ use futures_util::FutureExt;
 use http_body_util::{BodyExt, Full};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
+/// The longest message of a request, as JSON too.
+pub(super) const MAX_MESSAGE: usize = 1 << 20;
 /// The bytes before a message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 /// The longest problem document that becomes the text of a status.
@@ -57,7 +58,7 @@ impl Status {
 pub(super) async fn read(parts: &Parts, body: Body, app: &App) -> Result<Bytes, Failure> {
     let is_grpc =
         parts.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(GRPC.as_bytes()));
-    let body = read_body(parts, body, PREFIX + MAX_BODY, app.body_timeout()).await?;
+    let body = read_body(parts, body, PREFIX + MAX_MESSAGE, app.body_timeout()).await?;
     if !is_grpc {
         return Err(Failure::new(
             Code::UnsupportedMediaType,
