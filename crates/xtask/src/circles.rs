@@ -30,11 +30,6 @@ const LEFT: &[(&str, &str)] = &[
          limiter/rule_sets.rs limiter/rules.rs limiter/state.rs limiter/touched_groups.rs \
          limiter/waiting.rs",
     ),
-    (
-        "crates/server/src/lib.rs",
-        "http/limiter/checks.rs http/limiter/groups.rs http/limiter/leases.rs http/limiter/mod.rs \
-         http/limiter/overrides.rs http/limiter/rule_sets.rs http/limiter/rules.rs",
-    ),
 ];
 
 type Files<'a> = BTreeSet<&'a str>;

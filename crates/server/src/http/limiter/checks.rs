@@ -9,7 +9,7 @@ use super::{
         status,
         to_wire::limiter as to_wire,
     },
-    Answer, list, submit,
+    submit::{Answer, list, submit},
 };
 use axum::{extract::State, http::StatusCode};
 use limina_engine::{

@@ -8,7 +8,7 @@ use super::{
         status,
         to_wire::limiter as to_wire,
     },
-    Answer,
+    submit::Answer,
 };
 use axum::{extract::State, http::StatusCode};
 use limina_engine::{

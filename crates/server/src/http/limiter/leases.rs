@@ -10,7 +10,7 @@ use super::{
         socket::ClientConnection,
         status,
     },
-    Answer, list, submit,
+    submit::{Answer, list, submit},
 };
 use axum::{extract::State, http::StatusCode};
 use limina_access::{Level, Resource};

@@ -1,4 +1,4 @@
-//! The calls of the limiter.
+//! The calls of the limiter: their routes.
 
 pub(in crate::http) mod checks;
 pub(in crate::http) mod groups;
@@ -6,21 +6,10 @@ pub(in crate::http) mod leases;
 pub(in crate::http) mod overrides;
 pub(in crate::http) mod rule_sets;
 pub(in crate::http) mod rules;
+mod submit;
 
-use super::{
-    App,
-    extract::{Call, Unparsed},
-    lists::{self, Item},
-    problem::Failure,
-    route::{Route, delete, get, patch, post, put},
-};
-use crate::access::Scope;
-use axum::{http::StatusCode, response::Response};
+use super::route::{Route, delete, get, patch, post, put};
 use limina_access::Level::{Manage, Read, Use};
-use limina_engine::{
-    self as engine, Idempotency, Page,
-    limiter::{Command, RuleChange},
-};
 
 /// A rule can have the name `match` or `query`, and an override the name `query`. Its path is then also the path of that call, so
 /// both sets of methods are registered there.
@@ -80,28 +69,3 @@ pub(in crate::http) const EMPTY_NAMES: &[(&str, &str)] = &[
     ("/leases/", "lease_id"),
     ("/leases//heartbeat", "lease_id"),
 ];
-
-type Answer = Result<Response, Failure>;
-
-async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, command: Command) -> Answer {
-    app.submit(namespace, idempotency, engine::Command::Limiter(command), StatusCode::OK).await
-}
-
-async fn list<T: Item>(
-    app: App,
-    namespace: Scope,
-    page: Page<T::Cursor>,
-    command: impl Fn(Page<T::Cursor>) -> Command,
-) -> Answer {
-    lists::list::<T>(app, namespace, page, |page| engine::Command::Limiter(command(page))).await
-}
-
-async fn change<K>(
-    app: App,
-    call: Call<Unparsed<K>>,
-    convert: impl FnOnce(&Unparsed<K>) -> Result<RuleChange, Failure>,
-) -> Answer {
-    let Call { namespace, idempotency, body } = call;
-    let change = convert(&body)?;
-    submit(app, namespace, idempotency, Command::Change(change)).await
-}

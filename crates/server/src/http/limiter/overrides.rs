@@ -8,7 +8,7 @@ use super::{
         },
         from_wire::{limiter as from_wire, query},
     },
-    Answer, change, list, submit,
+    submit::{Answer, change, list, submit},
 };
 use axum::extract::State;
 use limina_engine::{

@@ -6,7 +6,7 @@ use super::{
         extract::{Call, DryRun, Namespace, NoQuery, Paging, Replacing, RuleSetName, Unparsed},
         from_wire::limiter as from_wire,
     },
-    Answer, list, submit,
+    submit::{Answer, list, submit},
 };
 use axum::extract::State;
 use limina_engine::{

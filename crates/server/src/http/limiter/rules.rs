@@ -6,7 +6,7 @@ use super::{
         extract::{Call, Changing, Namespace, NoQuery, Paging, Reading, RuleName, Searching, Unparsed},
         from_wire::{limiter as from_wire, rule_query},
     },
-    Answer, change, list, submit,
+    submit::{Answer, change, list, submit},
 };
 use axum::extract::State;
 use limina_engine::{
