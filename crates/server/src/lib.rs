@@ -4,11 +4,12 @@
 //! know how something is stored. Only `from_wire` and `to_wire` convert between wire types ([`limina_wire`]) and the
 //! engine's types, and only `status` knows which HTTP status a refusal has.
 //!
-//! Read in this order: [`backend`] (the interface to the service), `http/routes.rs` (the routes, and the
-//! right that each needs), `http/ledger.rs` and
-//! `http/limiter` (the calls of two families), `http/extract.rs` (the conventions of requests), `http/status` (the
-//! statuses of answers). [`rules_file`] reads rules from a TOML file. `stomp` pushes events over WebSocket. `envoy`
-//! is Envoy's rate limit service over gRPC. `tls` loads certificates. `peers` is the protocol between nodes.
+//! Read in this order: [`backend`] (the interface to the service), `http/mod.rs` (the layers of the HTTP front end),
+//! `http/app.rs` (what every handler has), `http/routes.rs` (the routes, and the right that each needs), `http/ledger.rs` and
+//! `http/limiter` (the calls of two families), `http/extract.rs` (the conventions of requests), `http/status` (the statuses of
+//! answers), `http/service.rs` (the way of a request). `access` decides whether a request may pass. [`rules_file`] reads rules
+//! from a TOML file. `stomp` pushes events over WebSocket. `envoy` is Envoy's rate limit service over gRPC. `liminator` is
+//! Liminator's Thrift interface. `tls` loads certificates. `peers` is the protocol between nodes.
 
 #[cfg(not(feature = "openapi"))]
 extern crate limina_openapi_off as utoipa;

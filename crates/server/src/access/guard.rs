@@ -6,17 +6,12 @@ use super::{
     origin::{Passed, check_host},
     unauthorized,
 };
-use crate::http::{
-    App, RequestContext,
-    extract::path_namespace,
-    problem::{Code, Failure},
-    visible_namespaces,
-};
+use crate::http::{App, RequestContext, extract::path_namespace, problem::Failure};
 use axum::{
     http::{HeaderMap, HeaderValue, header::AUTHORIZATION, request::Parts},
     response::Response,
 };
-use limina_access::{Exceeded, Resource};
+use limina_access::Resource;
 
 /// The guard of one route.
 pub(crate) struct Guard {
@@ -29,7 +24,7 @@ pub(crate) struct Guard {
 /// Whether a request may pass.
 pub(crate) enum Verdict {
     Passed,
-    /// It passes if [`admit_namespace`] succeeds.
+    /// It passes if [`admit_namespace`](super::admit_namespace) succeeds.
     PassedIfRoom(Scope),
     /// It was a preflight request of a browser, and this is its answer.
     Answered(Response),
@@ -107,25 +102,6 @@ fn take_connection(identity: &Identity, parts: &Parts) -> Result<(), Failure> {
 /// Whether the token may use the namespace, as far as that is known without counting the namespaces that exist.
 fn has_room(scope: &Scope) -> bool {
     scope.identity.token().is_none_or(|token| token.has_room_for(&scope.namespace))
-}
-
-/// Fails if a request that writes might create one namespace too many. Counted are the namespaces that exist and that the token
-/// may read.
-pub(crate) async fn admit_namespace(app: &App, scope: &Scope) -> Result<(), Failure> {
-    let Scope { namespace, identity, .. } = scope;
-    let Some(token) = identity.token().filter(|token| !token.has_room_for(namespace)) else {
-        return Ok(());
-    };
-    let max = token.maxima.namespaces.unwrap_or(u64::MAX);
-    let count = usize::try_from(max).unwrap_or(usize::MAX).saturating_add(1);
-    let existing = visible_namespaces(app, identity, count, namespace).await?;
-    token.admit_namespace(existing, namespace).map_err(|Exceeded { limit }| {
-        let detail = format!("The token may use {limit} namespaces, and as many exist. Nothing was done.");
-        Failure::new(Code::QuotaExceeded, detail)
-            .with("quota", "namespaces")
-            .with("limit", limit)
-            .with("used", limit)
-    })
 }
 
 fn address(parts: &Parts) -> Option<std::net::IpAddr> {

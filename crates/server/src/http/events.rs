@@ -2,16 +2,17 @@
 
 use super::{
     App,
-    extract::{
-        Call, Changing, LastEventId, Namespace, NoQuery, Paging, Raw, StreamName, Unparsed, default_namespace,
+    extract::{Call, Changing, LastEventId, Namespace, NoQuery, Paging, Raw, StreamName, Unparsed},
+    following::{
+        self, LARGE, admit_follower, default_stream, encode, made_by_use, not_followed, right_to_follow,
     },
     from_wire,
     lists::list,
     problem::Failure,
     route::{Route, delete, get, post, put},
-    status, to_wire,
+    status,
 };
-use crate::access::{Scope, admit_namespace};
+use crate::access::Scope;
 use axum::{
     body::Body,
     extract::State,
@@ -24,15 +25,14 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream::unfold};
 use limina_access::{
-    Family,
     Level::{Manage, Read, Use},
-    Need, Resource,
+    Resource,
 };
 use limina_engine::{
     self as engine, Idempotency, Name,
-    events::{Command, Mode, StreamInfo, StreamTerms},
+    events::{Command, Mode, StreamInfo},
 };
-use limina_node::{FollowError, Follower, StreamUpdate, Unavailable};
+use limina_node::{FollowError, Follower, Unavailable};
 use limina_stomp::Payload;
 #[cfg(feature = "openapi")]
 use limina_wire::{Page, Problem, events as wire};
@@ -49,10 +49,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const RECONNECT_LATER: &str = ": not available at the moment\nretry: 1000\n\n";
 /// The interval of comments on an idle stream of server-sent events, which keep the connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// A longer message is not copied for each follower.
-pub(crate) const LARGE: usize = 8 << 10;
 /// No stream can have this name: `/topic/time` is the topic of the server's time.
-pub(crate) const RESERVED: &str = "time";
+const RESERVED: &str = "time";
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![
@@ -244,22 +242,8 @@ pub(in crate::http) async fn strictly_once_event(State(app): State<App>, call: C
 
 async fn plain_event(app: App, call: Call<Raw>, mode: Mode) -> Answer {
     let Call { namespace, idempotency, body: Raw(body) } = call;
-    let stream = Name::new(plain_stream(mode)).expect("a valid name");
+    let stream = Name::new(default_stream(mode)).expect("a valid name");
     submit(app, namespace, idempotency, from_wire::events::submit_body(stream, &body, mode)?).await
-}
-
-fn plain_stream(mode: Mode) -> &'static str {
-    match mode {
-        Mode::OnlyOnce => "only-once",
-        Mode::StrictlyOnce => "strictly-once",
-    }
-}
-
-/// The settings with which a missing stream is created by its first use; `None` for all but the two default streams.
-pub(crate) fn made_by_use(namespace: &Name, stream: &Name) -> Option<StreamTerms> {
-    let is_of_mode = |mode: &Mode| plain_stream(*mode) == stream.as_str();
-    let mode = [Mode::OnlyOnce, Mode::StrictlyOnce].into_iter().find(is_of_mode)?;
-    (*namespace == default_namespace()).then(|| from_wire::events::made_by_use(mode))
 }
 
 /// Follow a stream by server-sent events.
@@ -282,11 +266,11 @@ pub(in crate::http) async fn follow(
     _: NoQuery,
 ) -> Answer {
     let permit = namespace.identity.take(Resource::Streams)?;
-    app.admit_follower(&namespace, &stream).await?;
+    admit_follower(&app, &namespace, &stream).await?;
     let is_event_source = accepts_events(&headers);
     let begin = Instant::now();
     let follower = loop {
-        match app.follow(&namespace, stream.clone(), after).await {
+        match following::follow(&app, &namespace, stream.clone(), after).await {
             Ok(follower) => break follower,
             // A browser's `EventSource` never reconnects after a status other than 200. So the request waits until the
             // shard is open or, if that takes too long, gets a stream that ends, after which the browser reconnects.
@@ -314,11 +298,6 @@ pub(in crate::http) async fn follow(
         }
     };
     Ok(event_stream(Body::from_stream(pieces.take_until(Box::pin(ended)))))
-}
-
-/// The right that following a stream of this namespace needs.
-pub(crate) fn right_to_follow(namespace: &Name) -> Need<'_> {
-    Need::Family(namespace.as_str(), Family::Events, Read)
 }
 
 fn event_stream(body: impl Into<Body>) -> Response {
@@ -354,45 +333,4 @@ async fn sent_events(follower: &mut Follower) -> Option<VecDeque<Bytes>> {
     }
     pieces.push_back(out.freeze());
     Some(pieces)
-}
-
-/// Encodes a message as STOMP sends it. Server-sent events send only its body.
-pub(crate) fn encode(message: &StreamUpdate) -> Bytes {
-    let body = serde_json::to_vec(&to_wire::events::message(message)).expect("written to memory");
-    Payload::new("application/json;charset=utf-8", &body).bytes().clone()
-}
-
-pub(crate) fn not_followed(stream: &Name, reason: FollowError) -> Failure {
-    match reason {
-        FollowError::StreamNotFound => status::events::stream_not_found(stream),
-        FollowError::QuotaExceeded(exceeded) => status::quota_exceeded(exceeded),
-        FollowError::Unavailable(reason) => status::unavailable(reason),
-    }
-}
-
-/// The terms of a default stream, if the client may create it by following it.
-fn made_by_following(scope: &Scope, stream: &Name) -> Option<StreamTerms> {
-    let may_create = scope.identity.allows(Need::Family(scope.as_str(), Family::Events, Use));
-    made_by_use(scope, stream).filter(|_| may_create)
-}
-
-impl App {
-    /// Follows a stream. Creates it if it is missing and one of the two default streams, and the client may use them.
-    pub(crate) async fn follow(
-        &self,
-        scope: &Scope,
-        stream: Name,
-        resume_after: Option<u64>,
-    ) -> Result<Follower, FollowError> {
-        let make = made_by_following(scope, &stream);
-        self.backend().follow(scope.namespace.clone(), stream, resume_after, make).await
-    }
-
-    /// Fails if following the stream might create a namespace that the client's token has no room for.
-    pub(crate) async fn admit_follower(&self, scope: &Scope, stream: &Name) -> Result<(), Failure> {
-        match made_by_following(scope, stream) {
-            Some(_) => admit_namespace(self, scope).await,
-            None => Ok(()),
-        }
-    }
 }

@@ -4,10 +4,10 @@
 //!
 //! 1. `json` and `problem` are the form of answers. `to_wire` and `status` make an answer from what the engine has decided.
 //! 2. `app` is what every handler knows about its server.
-//! 3. `memory`, `socket`, `router` and `connection` are the ground on which requests arrive; `request_context` is what the server
-//!    knows about one of them.
+//! 3. `socket` and `connection` are a client's connection, `memory` is what a request reserves, and `router` finds the endpoint of
+//!    a request. `request_context` is what handlers see of all this.
 //! 4. `extract` and `from_wire` make a command of the engine from a request.
-//! 5. `route`, `lists` and `forced` are what several handlers share.
+//! 5. `route`, `lists`, `forced` and `following` are what several handlers share.
 //! 6. The handlers have a file or a folder for each family. The other handlers are in `audit`, `console`, `docs`, `health`,
 //!    `liminator`, `namespaces` and `refusals`.
 //! 7. `routes` is the table of all routes. `openapi` describes them.
@@ -23,8 +23,9 @@ mod console;
 mod decisions;
 mod docs;
 mod endpoints;
-pub(crate) mod events;
+mod events;
 pub(crate) mod extract;
+pub(crate) mod following;
 mod forced;
 pub(crate) mod from_wire;
 mod handshakes;
@@ -61,7 +62,6 @@ pub use docs::OPENAPI_JSON;
 pub(crate) use memory::REQUEST;
 pub use metrics::Metrics;
 pub(crate) use metrics::Recorder;
-pub(crate) use namespaces::visible_namespaces;
 #[cfg(feature = "openapi")]
 pub use openapi::generated_openapi;
 pub(crate) use request_context::RequestContext;

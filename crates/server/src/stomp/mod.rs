@@ -15,8 +15,8 @@ use crate::{
     access::{Identity, Scope, forbidden, unauthorized},
     http::{
         ClientConnection, RequestContext,
-        events::{LARGE, not_followed, right_to_follow},
         extract::default_namespace,
+        following::{LARGE, admit_follower, follow, not_followed, right_to_follow},
         problem::{Code, Failure},
         status::unavailable,
     },
@@ -374,8 +374,8 @@ async fn source(
     }
     let permit = identity.take(Resource::Streams).map_err(refusal)?;
     let scope = Scope::new(namespace, identity);
-    app.admit_follower(&scope, &stream).await.map_err(refusal)?;
-    match app.follow(&scope, stream.clone(), resume_after).await {
+    admit_follower(&app, &scope, &stream).await.map_err(refusal)?;
+    match follow(&app, &scope, stream.clone(), resume_after).await {
         Ok(follower) => Ok(Source::Stream(Box::new(Followed { follower, scope, _permit: permit }))),
         Err(reason) => Err(refusal(not_followed(&stream, reason))),
     }

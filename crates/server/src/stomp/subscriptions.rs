@@ -3,7 +3,7 @@
 use crate::{
     access::Scope,
     http::{
-        events::{LARGE, encode, right_to_follow},
+        following::{LARGE, encode, right_to_follow},
         problem::Failure,
     },
 };
