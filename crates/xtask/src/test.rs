@@ -14,11 +14,10 @@ pub(crate) fn run() -> Outcome {
     // Downloading and compiling do not get in each other's way.
     let installed = thread::spawn(install);
     let target_directory = program::target_directory()?;
-    let build = build_environment(&target_directory)?;
-    let jobs = test_binaries::build_all(&build)?;
-    installed.join().map_err(|_| "installing panicked; see above")??;
-    println!("xtask: built after {}", took(begin));
-    let outcome = test_binaries::run(jobs, &target_directory, &[build, test_environment()].concat());
+    let outcome = test_binaries::run_all(&build_environment(&target_directory)?, &test_environment(), || {
+        println!("xtask: built after {}", took(begin));
+        installed.join().map_err(|_| "installing panicked; see above")?
+    });
     println!("xtask: ended after {}", took(begin));
     outcome
 }

@@ -10,7 +10,7 @@ use std::{
     io::BufReader,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::Mutex,
+    sync::{Mutex, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -31,6 +31,10 @@ const SLOWEST_FIRST: &[&str] = &[
     "sim: all",
 ];
 
+/// The crates whose tests need no server, no database and nothing installed.
+pub(crate) const SELF_CONTAINED: &[&str] =
+    &["access", "engine", "envoy", "node", "shard", "sim", "stomp", "wire"];
+
 /// The tests of the Rust client, which need the server.
 const RUST_CLIENT: &str = "rust: all";
 
@@ -46,6 +50,12 @@ pub(crate) struct Job {
     command: Command,
 }
 
+impl Job {
+    fn is_self_contained(&self) -> bool {
+        self.name.split_once(": ").is_some_and(|(folder, _)| SELF_CONTAINED.contains(&folder))
+    }
+}
+
 /// How a job ended.
 struct Finished {
     name: String,
@@ -59,11 +69,13 @@ struct Finished {
 pub(crate) const WHAT: &[&str] =
     &["--workspace", "--exclude", "limina-bench", "--features", "limina/cli,limina-server/openapi"];
 
-/// Builds the test binaries of these packages, and returns them with the server if it is among them.
-pub(crate) fn build(
+/// Builds the test binaries of these packages, and gives each to `ready` as soon as it is there. Returns the server if it is among
+/// them.
+fn build(
     environment: &Environment,
     packages: &[&str],
-) -> Result<(Vec<Job>, Option<PathBuf>), String> {
+    mut ready: impl FnMut(Job),
+) -> Result<Option<PathBuf>, String> {
     let mut cargo = cargo_with(environment, &["test", "--no-run", "--tests"]);
     cargo.args(packages).arg("--message-format=json-render-diagnostics");
     let told = program::describe(&cargo);
@@ -71,40 +83,36 @@ pub(crate) fn build(
     let failed = |error: std::io::Error| format!("{told}: {error}");
     let mut cargo = cargo.current_dir(program::root()).stdout(Stdio::piped()).spawn().map_err(failed)?;
     let output = BufReader::new(cargo.stdout.take().expect("it is piped"));
-    let (mut jobs, mut server) = (Vec::new(), None);
+    let mut server = None;
     for message in Message::parse_stream(output) {
         let Message::CompilerArtifact(artifact) = message.map_err(failed)? else { continue };
         let Some(program) = artifact.executable.as_ref().map(|path| path.as_std_path()) else { continue };
         if artifact.profile.test {
-            jobs.push(binary(artifact.manifest_path.as_std_path(), &artifact.target, program)?);
+            ready(binary(artifact.manifest_path.as_std_path(), &artifact.target, program)?);
         } else if artifact.target.name == "limina" {
             server = Some(program.to_owned());
         }
     }
     match cargo.wait().map_err(failed)?.success() {
-        true => Ok((jobs, server)),
+        true => Ok(server),
         false => Err(format!("failed: {told}")),
     }
 }
 
-/// Builds everything that CI runs, and returns the slowest jobs first.
-pub(crate) fn build_all(environment: &Environment) -> Result<Vec<Job>, String> {
-    let (mut jobs, server) = build(environment, WHAT)?;
-    let server = server.ok_or("cargo did not build the server")?;
-    jobs.extend([schemathesis(&server)?, envoy(&server)?, client_packages(&server)?, console(&server)?]);
-    jobs.push(documentation_tests());
+/// Everything that CI runs, besides the test binaries.
+fn other_jobs(environment: &Environment, server: &Path) -> Result<Vec<Job>, String> {
     // The examples are built last: they need few crates, so a build that begins with them does not keep both processors busy.
     // `cargo test --example` would build the tests of the examples.
     let mut examples = cargo_with(environment, &["build"]);
     examples.args(WHAT).args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
     program::run(examples)?;
-    for job in jobs.iter_mut().filter(|job| job.name == RUST_CLIENT) {
-        job.command.envs(crate::client_packages::smoke_test(&server));
-    }
-    let place =
-        |job: &Job| SLOWEST_FIRST.iter().position(|slow| *slow == job.name).unwrap_or(SLOWEST_FIRST.len());
-    jobs.sort_by_key(place);
-    Ok(jobs)
+    Ok(vec![
+        schemathesis(server)?,
+        envoy(server)?,
+        client_packages(server)?,
+        console(server)?,
+        documentation_tests(),
+    ])
 }
 
 fn cargo_with(environment: &Environment, args: &[&str]) -> Command {
@@ -113,13 +121,64 @@ fn cargo_with(environment: &Environment, args: &[&str]) -> Command {
     cargo
 }
 
-/// Runs the jobs. `environment` is set for each of them.
-pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &Environment) -> Outcome {
-    let logs = target_directory.join("test-logs");
+/// Builds the tests of the self-contained crates, and runs them.
+pub(crate) fn run_self_contained(build_environment: &Environment) -> Outcome {
+    let logs = logs()?;
+    let packages: Vec<String> =
+        SELF_CONTAINED.iter().map(|name| format!("--package=limina-{name}")).collect();
+    let packages: Vec<&str> = packages.iter().map(String::as_str).collect();
+    let mut jobs = Vec::new();
+    build(build_environment, &packages, |job| jobs.push(job))?;
+    summarize(run(jobs, &logs, build_environment))
+}
+
+/// Builds everything, and runs it. `installed` waits for what the tests use besides the workspace.
+pub(crate) fn run_all(
+    build_environment: &Environment,
+    test_environment: &Environment,
+    installed: impl FnOnce() -> Outcome,
+) -> Outcome {
+    let logs = logs()?;
+    let environment = [&build_environment[..], test_environment].concat();
+    let (early, waiting) = mpsc::channel();
+    let waiting = Mutex::new(waiting);
+    thread::scope(|scope| {
+        // The last crates are built one after the other, and leave a processor to tests that need nothing else.
+        let begun = scope.spawn(|| {
+            let next = || lock(&waiting).recv().ok();
+            std::iter::from_fn(next).map(|job| finish(job, &logs, &environment)).collect::<Vec<_>>()
+        });
+        let mut jobs = Vec::new();
+        let server = build(build_environment, WHAT, |job| match job.is_self_contained() {
+            true => early.send(job).expect("it is received"),
+            false => jobs.push(job),
+        });
+        // Without a sender, the thread ends after the job that it runs.
+        jobs.extend(lock(&waiting).try_iter());
+        drop(early);
+        let server = server?.ok_or("cargo did not build the server")?;
+        jobs.extend(other_jobs(build_environment, &server)?);
+        for job in jobs.iter_mut().filter(|job| job.name == RUST_CLIENT) {
+            job.command.envs(crate::client_packages::smoke_test(&server));
+        }
+        installed()?;
+        let mut finished = run(jobs, &logs, &environment);
+        finished.extend(begun.join().map_err(|_| "a test run panicked; see above")?);
+        summarize(finished)
+    })
+}
+
+fn logs() -> Result<PathBuf, String> {
+    let logs = program::target_directory()?.join("test-logs");
     std::fs::create_dir_all(&logs).map_err(|error| format!("{}: {error}", logs.display()))?;
-    for job in &mut jobs {
-        job.command.envs(environment.iter().map(|(name, value)| (name, value)));
-    }
+    Ok(logs)
+}
+
+/// Runs the jobs, the slowest ones first. `environment` is set for each of them.
+fn run(mut jobs: Vec<Job>, logs: &Path, environment: &Environment) -> Vec<Finished> {
+    let place =
+        |job: &Job| SLOWEST_FIRST.iter().position(|slow| *slow == job.name).unwrap_or(SLOWEST_FIRST.len());
+    jobs.sort_by_key(place);
     println!("xtask: running {} test binaries, {LANES} at a time; output in {}", jobs.len(), logs.display());
     // Threads take jobs from the end.
     jobs.reverse();
@@ -131,15 +190,21 @@ pub(crate) fn run(mut jobs: Vec<Job>, target_directory: &Path, environment: &Env
                     // A statement of its own: in the condition of a loop, the lock would be held while the job runs.
                     let next = lock(&waiting).pop();
                     let Some(job) = next else { break };
-                    let ended = execute(job, &logs);
-                    report(&ended);
+                    let ended = finish(job, logs, environment);
                     lock(&finished).push(ended);
                 }
             });
         }
     });
-    let mut finished = finished.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    summarize(&mut finished)
+    finished.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Runs a job to its end, and reports it.
+fn finish(mut job: Job, logs: &Path, environment: &Environment) -> Finished {
+    job.command.envs(environment.iter().map(|(name, value)| (name, value)));
+    let ended = execute(job, logs);
+    report(&ended);
+    ended
 }
 
 /// A test binary, run as `cargo test` would run it: in its crate's folder.
@@ -237,7 +302,7 @@ fn output(ended: &Finished) -> String {
 }
 
 /// What took longest, then the failed binaries and tests, after everything else has been printed.
-fn summarize(finished: &mut [Finished]) -> Outcome {
+fn summarize(mut finished: Vec<Finished>) -> Outcome {
     finished.sort_by_key(|ended| Reverse(ended.took));
     println!("xtask: the slowest:");
     for ended in finished.iter().take(10) {

@@ -1,5 +1,6 @@
 //! The conventions of the HTTP contract, through real sockets, against a backend that answers what a case says.
 
+use futures_util::FutureExt;
 use limina_engine::{
     Command, Listed, Millis, Name, Outcome, Page, Position, Request, Time,
     audit::{AuditCursor, AuditRecord},
@@ -304,9 +305,7 @@ async fn start_app(options: AppOptions) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(serve(listener, app, async {
-        let _ = stopped.await;
-    }));
+    let serving = tokio::spawn(serve(listener, app, Box::pin(stopped.map(drop))));
     Server { fake, address, client: Client::new(), stop: Some(stop), serving }
 }
 

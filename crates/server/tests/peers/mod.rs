@@ -264,8 +264,9 @@ impl Server {
         let [address, public] =
             [&for_nodes, &for_clients].map(|listener| listener.local_addr().unwrap().to_string());
         let peers = Arc::new(PeerClient::new(Budget::unlimited()).unwrap());
-        let nodes = serve_peers(for_nodes, app.clone(), peers.clone(), 1_024, stopped.clone().map(drop));
-        let clients = serve(for_clients, app, stopped.map(drop));
+        let nodes =
+            serve_peers(for_nodes, app.clone(), peers.clone(), 1_024, Box::pin(stopped.clone().map(drop)));
+        let clients = serve(for_clients, app, Box::pin(stopped.map(drop)));
         let serving = tokio::spawn(async {
             tokio::join!(nodes, clients);
         });
