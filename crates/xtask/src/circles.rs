@@ -19,10 +19,6 @@ const LEFT: &[(&str, &str)] = &[
     ),
     (
         "crates/engine/src/lib.rs",
-        "ledger/entries.rs ledger/limits.rs ledger/operations.rs ledger/reply.rs ledger/state.rs",
-    ),
-    (
-        "crates/engine/src/lib.rs",
         "limiter/backfill.rs limiter/check.rs limiter/check_set.rs limiter/command.rs limiter/counters.rs \
          limiter/finish.rs limiter/garbage.rs limiter/group_list.rs limiter/leases.rs limiter/lists.rs \
          limiter/mod.rs limiter/overrides.rs limiter/plan.rs limiter/prepare.rs limiter/prepare_set.rs \

@@ -5,7 +5,10 @@
 //! continues behind what is done. Only timers of the namespace run in between, and these make no answer larger.
 
 use super::{
-    Finalization, Refusal, Reply, Transfer, commit_rollback, hold, keys, operations, parts, state::Ledger,
+    command::{Finalization, Transfer},
+    commit_rollback, hold, keys, operations,
+    reply::{Refusal, Reply},
+    state::Ledger,
 };
 use crate::{
     Name,
@@ -130,7 +133,7 @@ pub(super) fn apply_transfer(
     turn: &mut Turn<'_>,
     transfer: &Transfer,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
-    if let Some(refusal) = parts::refuse(ledger, transfer.operation_id()) {
+    if let Err(refusal) = ledger.check_not_reserved(transfer.operation_id()) {
         return Ok(Err(refusal));
     }
     match transfer {

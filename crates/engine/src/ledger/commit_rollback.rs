@@ -1,10 +1,10 @@
 //! `commit` and `rollback` end holds. Expiry is a rollback that a timer makes.
 
 use super::{
-    Finalization, FinalizationReply, Finish, HoldState, Refusal, Reply,
-    entries::{self, EntryKind},
-    expiry, keys, limits, operations,
-    operations::Operation,
+    command::{Finalization, Finish},
+    entries, expiry, keys, limits,
+    operations::{self, Operation},
+    reply::{EntryKind, FinalizationReply, HoldState, Refusal, Reply},
     state::Ledger,
     values,
 };

@@ -1,6 +1,11 @@
 //! `entries`: the history of a limit. Each entry contains the sums after it, so that no read has to add up history.
 
-use super::{EntryInfo, Refusal, Reply, keys, limits, state::Balance, state::Ledger};
+use super::{
+    balance::Balance,
+    keys, limits,
+    reply::{EntryInfo, EntryKind, Refusal, Reply},
+    state::Ledger,
+};
 use crate::{
     Name, Page, Position, Time,
     ids::NamespaceId,
@@ -10,22 +15,6 @@ use crate::{
 };
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
-
-/// The kind of a change of a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EntryKind {
-    /// A value was held.
-    Hold,
-    /// A held value, or a part of it, was committed and the rest freed.
-    Commit,
-    /// A held value was freed.
-    Rollback,
-    /// A held value was freed because the hold had expired.
-    Expiry,
-    /// The value that was recorded for a decision. It exceeds what was held, or nothing was held any more. It stands in place
-    /// of a commit.
-    Overage,
-}
 
 /// An entry as it is stored. Its key is (limit, position). `I` is the id of the operation, or a reference to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,8 +1,11 @@
 //! When holds expire: each hold request has one timer for all its holds, and one stored record. `extend` changes both.
 
 use super::{
-    Extend, HoldState, OperationInfo, Refusal, Reply, keys, operations, operations::Operation, parts,
-    state::Ledger, state::expiry_bytes,
+    command::Extend,
+    keys,
+    operations::{self, Operation},
+    reply::{HoldState, OperationInfo, Refusal, Reply},
+    state::{Ledger, expiry_bytes},
 };
 use crate::{
     Name, Position, Time,
@@ -29,7 +32,7 @@ pub(super) fn extend(
     request: &Extend,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
     let id = &request.operation_id;
-    if let Some(refusal) = parts::refuse(ledger, id) {
+    if let Err(refusal) = ledger.check_not_reserved(id) {
         return Ok(Err(refusal));
     }
     let expires_at = request.expires_after.map(|span| turn.now.after(span));

@@ -1,11 +1,11 @@
 //! `hold`: hold values in several limits, all or none.
 
 use super::{
-    Hold, HoldReply, HoldState, MAX_LIMITS_PER_OPERATION, Refusal, Reply,
-    entries::{self, EntryKind},
-    expiry, keys, limits, operations,
-    operations::{HeldLimit, Operation},
-    parts::{self, RefusedHold},
+    balance::Balance,
+    command::{Change, Hold},
+    entries, expiry, keys, limits,
+    operations::{self, HeldLimit, MAX_LIMITS_PER_OPERATION, Operation},
+    reply::{EntryKind, HoldReply, HoldState, Refusal, RefusedHold, Reply},
     state::{Ledger, Terms, expiry_bytes, limit_bytes},
     values,
 };
@@ -101,7 +101,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     }
 
     let (mut exceeded, mut overflowing) = (Vec::new(), Vec::new());
-    let ask = |index: &usize| parts::ask_limit(ledger, &hold.changes[*index], numbers[*index]);
+    let ask = |index: &usize| ask_limit(ledger, &hold.changes[*index], numbers[*index]);
     for refused in fresh.iter().filter_map(ask) {
         match refused {
             RefusedHold::LimitExceeded(limit) => exceeded.push(limit),
@@ -115,6 +115,24 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
         return refuse(Refusal::ValueOverflow { limit_names: overflowing });
     }
     Ok(Decision::Hold { numbers, operation, fresh, skipped })
+}
+
+/// Why the limit with this number refuses the change. Without a number, the limit would be created.
+pub(super) fn ask_limit(ledger: &Ledger, change: &Change, number: Option<u32>) -> Option<RefusedHold> {
+    let limit = number.map(|number| ledger.limit(number));
+    let balance = limit.map_or(Balance::default(), |limit| limit.balance);
+    let ceiling = limit.map_or(change.ceiling, |limit| limit.terms.ceiling);
+    let exceeded = ceiling.and_then(|ceiling| balance.exceeded(&change.limit_name, change.value, ceiling));
+    match exceeded {
+        Some(exceeded) => Some(RefusedHold::LimitExceeded(exceeded)),
+        None if balance.hold(change.value).is_none() => {
+            let (limit_name, commit_value) = (change.limit_name.clone(), balance.commit);
+            let (hold_value, available) =
+                (balance.hold_value(), balance.available(ceiling.unwrap_or(i64::MAX)));
+            Some(RefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value, available })
+        }
+        None => None,
+    }
 }
 
 /// The numbers of the limits that a hold names. Each is looked up once.

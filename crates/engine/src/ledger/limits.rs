@@ -1,7 +1,8 @@
 //! `limits`: create, change, read and list the limits themselves.
 
 use super::{
-    Context, LimitInfo, Nearness, NewLimit, Patch, Refusal, Reply,
+    command::{Context, NewLimit, Patch},
+    reply::{LimitInfo, Nearness, Refusal, Reply},
     state::{Ledger, Terms, limit_bytes},
 };
 use crate::{Listed, Name, Page, Quota, answer_size, lists::looked_at, turn::Turn};

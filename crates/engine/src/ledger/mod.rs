@@ -7,6 +7,7 @@
 //! Limits are resident. Operations, entries and the names of deleted limits are paged. The key of an entry is (limit, position) and it contains the sums
 //! after it, so that the values of a limit as of any position are one look-up.
 
+mod balance;
 pub(crate) mod batch;
 mod command;
 mod commit_rollback;
@@ -25,12 +26,10 @@ pub use command::{
     AsOf, Batch, Change, Command, Context, Extend, Finalization, FinalizationChange, Finish, Hold,
     MAX_CHANGES, NewLimit, OperationFilter, Patch, Transfer, Values,
 };
-pub use entries::EntryKind;
-pub use operations::{HoldState, MAX_LIMITS_PER_OPERATION};
-pub use parts::RefusedHold;
+pub use operations::MAX_LIMITS_PER_OPERATION;
 pub use reply::{
-    EntryInfo, ExceededLimit, FinalizationReply, HeldLimitInfo, HoldReply, LimitInfo, Nearness,
-    OperationInfo, Refusal, Reply, Value, ValuesReply,
+    EntryInfo, EntryKind, ExceededLimit, FinalizationReply, HeldLimitInfo, HoldReply, HoldState, LimitInfo,
+    Nearness, OperationInfo, Refusal, RefusedHold, Reply, Value, ValuesReply,
 };
 pub(crate) use state::{Ledger, expiry_bytes};
 

@@ -1,8 +1,11 @@
 //! `operations`: the state of each hold of an operation.
 
 use super::{
-    HeldLimitInfo, OperationFilter, OperationInfo, Refusal, Reply, keys, limits,
-    state::{Balance, DeletedLimit, Ledger},
+    balance::Balance,
+    command::OperationFilter,
+    keys, limits,
+    reply::{HeldLimitInfo, HoldState, OperationInfo, Refusal, Reply},
+    state::{DeletedLimit, Ledger},
 };
 use crate::{
     Listed, Millis, Name, Page, Position, Time, answer_size,
@@ -49,27 +52,6 @@ pub(crate) struct HeldLimit {
     pub(crate) balance: Balance,
 }
 
-/// The state of a hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum HoldState {
-    /// The hold is open.
-    Held,
-    /// The hold is committed. This is final.
-    Committed {
-        /// The committed value; the rest of the hold was freed.
-        value: i64,
-        /// The position of the commit.
-        at: Position,
-    },
-    /// The hold is rolled back: its value was freed. This is final.
-    RolledBack {
-        /// The position of the rollback.
-        at: Position,
-        /// Whether the hold expired, as opposed to a rollback by a client.
-        expired: bool,
-    },
-}
-
 impl Operation {
     pub(crate) fn hold_in(&self, limit: u32) -> Option<&HeldLimit> {
         self.holds.iter().find(|hold| hold.limit == limit)
@@ -83,6 +65,15 @@ impl Operation {
 
     pub(crate) fn is_open(&self) -> bool {
         self.holds.iter().any(|hold| hold.state == HoldState::Held)
+    }
+
+    /// Whether every limit in which the stored operation has an open hold exists, and every other one has existed. If not, the
+    /// record is damaged.
+    fn fits(&self, ledger: &Ledger) -> bool {
+        self.holds.iter().all(|hold| match hold.state {
+            HoldState::Held => ledger.has(hold.limit),
+            HoldState::Committed { .. } | HoldState::RolledBack { .. } => ledger.has_had(hold.limit),
+        })
     }
 
     /// The keys of the records of its deleted limits.
@@ -142,7 +133,7 @@ pub(crate) fn find(
 ) -> Result<Option<Operation>, ReadError> {
     let operation: Option<Operation> = reader.get(keys::operation(namespace, id))?;
     match &operation {
-        Some(operation) if !ledger.fits(operation) => Err(ReadError::Unreadable),
+        Some(operation) if !operation.fits(ledger) => Err(ReadError::Unreadable),
         _ => Ok(operation),
     }
 }
@@ -252,8 +243,8 @@ fn look_at(
             .map(|operation| operation?.ok_or(ReadError::Unreadable))
             .collect::<Result<_, _>>()?
     } else {
-        let decode = |bytes: &Bytes| match record::decode(bytes) {
-            Ok(operation) if ledger.fits(&operation) => Ok(operation),
+        let decode = |bytes: &Bytes| match record::decode::<Operation>(bytes) {
+            Ok(operation) if operation.fits(ledger) => Ok(operation),
             _ => Err(ReadError::Unreadable),
         };
         scanned.records.iter().map(|(_, bytes)| decode(bytes)).collect::<Result<_, _>>()?

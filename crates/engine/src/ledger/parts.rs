@@ -3,66 +3,23 @@
 //! Only the decision changes them: while it is open, its id is reserved.
 
 use super::{
-    Change, EntryKind, ExceededLimit, Hold, HoldState, Refusal, Value, commit_rollback, entries, hold, keys,
+    command::{Change, Hold},
+    commit_rollback, entries, hold, keys,
     operations::{HeldLimit, Operation},
-    state::{Balance, Ledger, limit_bytes},
+    reply::{EntryKind, HoldState, RefusedHold, Value},
+    state::{Ledger, limit_bytes},
 };
 use crate::{Name, Position, Time, resident::Shrink, turn::Turn};
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
 
 pub(crate) use super::commit_rollback::is_within;
-
-/// A limit that refuses a hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum RefusedHold {
-    /// The hold could exceed the ceiling.
-    LimitExceeded(ExceededLimit),
-    /// A sum would leave the range of a 64-bit integer.
-    ValueOverflow {
-        /// The limit.
-        limit_name: Name,
-        /// The ceiling of the limit, if it has one.
-        ceiling: Option<i64>,
-        /// The sum of what was committed.
-        commit_value: i64,
-        /// The sum of the open holds.
-        hold_value: i64,
-        /// The largest value that could be held.
-        available: i64,
-    },
-}
-
-/// The refusal of a command about an operation that only its owner may change.
-pub(super) fn refuse(ledger: &Ledger, operation_id: &Name) -> Option<Refusal> {
-    let is_reserved = ledger.reserved.contains_key(operation_id);
-    is_reserved.then(|| Refusal::PartOfOperation { operation_id: operation_id.clone() })
-}
 
 /// The changes that a limit refuses. A limit that does not exist would be created.
 pub(crate) fn ask<'c>(
     ledger: &Ledger,
     changes: impl Iterator<Item = &'c Change> + 'c,
 ) -> impl Iterator<Item = RefusedHold> {
-    changes.filter_map(move |change| ask_limit(ledger, change, ledger.find(&change.limit_name)))
-}
-
-/// Why the limit with this number refuses the change. Without a number, the limit would be created.
-pub(super) fn ask_limit(ledger: &Ledger, change: &Change, number: Option<u32>) -> Option<RefusedHold> {
-    let limit = number.map(|number| ledger.limit(number));
-    let balance = limit.map_or(Balance::default(), |limit| limit.balance);
-    let ceiling = limit.map_or(change.ceiling, |limit| limit.terms.ceiling);
-    let exceeded = ceiling.and_then(|ceiling| balance.exceeded(&change.limit_name, change.value, ceiling));
-    match exceeded {
-        Some(exceeded) => Some(RefusedHold::LimitExceeded(exceeded)),
-        None if balance.hold(change.value).is_none() => {
-            let (limit_name, commit_value) = (change.limit_name.clone(), balance.commit);
-            let (hold_value, available) =
-                (balance.hold_value(), balance.available(ceiling.unwrap_or(i64::MAX)));
-            Some(RefusedHold::ValueOverflow { limit_name, ceiling, commit_value, hold_value, available })
-        }
-        None => None,
-    }
+    changes.filter_map(move |change| hold::ask_limit(ledger, change, ledger.find(&change.limit_name)))
 }
 
 /// The number of limits that the changes would create, and their resident bytes.

@@ -1,6 +1,6 @@
-//! The replies and refusals of the ledger.
+//! The replies and refusals of the ledger, and the words in them that are also stored.
 
-use super::{Context, EntryKind, HoldState};
+use super::command::Context;
 use crate::{Listed, Name, Position, QuotaExceeded, Time};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -246,6 +246,27 @@ pub struct HeldLimitInfo {
     pub is_deleted: bool,
 }
 
+/// The state of a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HoldState {
+    /// The hold is open.
+    Held,
+    /// The hold is committed. This is final.
+    Committed {
+        /// The committed value; the rest of the hold was freed.
+        value: i64,
+        /// The position of the commit.
+        at: Position,
+    },
+    /// The hold is rolled back: its value was freed. This is final.
+    RolledBack {
+        /// The position of the rollback.
+        at: Position,
+        /// Whether the hold expired, as opposed to a rollback by a client.
+        expired: bool,
+    },
+}
+
 /// One entry of a limit's history, with the sums after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EntryInfo {
@@ -263,6 +284,22 @@ pub struct EntryInfo {
     pub commit_value: i64,
     /// The sum of the open holds after the change.
     pub hold_value: i64,
+}
+
+/// The kind of a change of a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryKind {
+    /// A value was held.
+    Hold,
+    /// A held value, or a part of it, was committed and the rest freed.
+    Commit,
+    /// A held value was freed.
+    Rollback,
+    /// A held value was freed because the hold had expired.
+    Expiry,
+    /// The value that was recorded for a decision. It exceeds what was held, or nothing was held any more. It stands in place
+    /// of a commit.
+    Overage,
 }
 
 /// Why the ledger refused a command. If several apply to a hold, the first in this order is returned.
@@ -365,6 +402,26 @@ pub struct ExceededLimit {
     pub hold_value: i64,
     /// The largest value that could be held now. 0 if there is none.
     pub available: i64,
+}
+
+/// A limit that refuses a hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RefusedHold {
+    /// The hold could exceed the ceiling.
+    LimitExceeded(ExceededLimit),
+    /// A sum would leave the range of a 64-bit integer.
+    ValueOverflow {
+        /// The limit.
+        limit_name: Name,
+        /// The ceiling of the limit, if it has one.
+        ceiling: Option<i64>,
+        /// The sum of what was committed.
+        commit_value: i64,
+        /// The sum of the open holds.
+        hold_value: i64,
+        /// The largest value that could be held.
+        available: i64,
+    },
 }
 
 impl From<QuotaExceeded> for Refusal {

@@ -1,9 +1,12 @@
 //! `values`: the sums of limits, now or as of any position.
 
 use super::{
-    AsOf, Refusal, Reply, Value, ValuesReply, entries, limits,
+    balance::Balance,
+    command::AsOf,
+    entries, limits,
     operations::{self, Operation},
-    state::{Balance, Ledger},
+    reply::{Refusal, Reply, Value, ValuesReply},
+    state::Ledger,
 };
 use crate::{
     Name, Position,
