@@ -14,11 +14,6 @@ const MOST: usize = 4;
 const LEFT: &[(&str, &str)] = &[
     (
         "crates/engine/src/lib.rs",
-        "decisions/decide.rs decisions/end.rs decisions/ended.rs decisions/lists.rs decisions/mod.rs \
-         decisions/state.rs decisions/waiting.rs",
-    ),
-    (
-        "crates/engine/src/lib.rs",
         "limiter/backfill.rs limiter/check.rs limiter/check_set.rs limiter/command.rs limiter/counters.rs \
          limiter/finish.rs limiter/garbage.rs limiter/group_list.rs limiter/leases.rs limiter/lists.rs \
          limiter/mod.rs limiter/overrides.rs limiter/plan.rs limiter/prepare.rs limiter/prepare_set.rs \

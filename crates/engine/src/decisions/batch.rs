@@ -5,13 +5,13 @@
 //! that are stored need not be read before the first item.
 
 use super::{
-    Families,
     command::BatchItem,
     decide, end,
+    families::Families,
+    prefetch::want,
     reply::{Refusal, Reply, State},
     state::Decisions,
     waiting::grant_next,
-    want,
 };
 use crate::{
     answer_size,
@@ -116,7 +116,7 @@ fn apply(
     left: usize,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
     if let BatchItem::Settle(settle) = item
-        && decisions.waiting.has(&settle.operation_id)
+        && decisions.waiters.has(&settle.operation_id)
     {
         let (operation_id, state) = (settle.operation_id.clone(), Some(State::Waiting));
         return Ok(Err(Refusal::OperationNotFound { operation_id, state }));

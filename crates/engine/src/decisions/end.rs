@@ -1,11 +1,12 @@
 //! How decisions end: by commit, by rollback, or because their ttl has passed. Each ends whole, at one instant.
 
 use super::{
-    Families,
     command::Settle,
     ended::{self, Amounts, Ended},
+    families::Families,
+    open::{Open, named},
     reply::{Decision, Refusal, Reply, State},
-    state::{Decisions, Open},
+    state::Decisions,
     waiting,
 };
 use crate::{
@@ -134,7 +135,7 @@ fn commit_ended(
         state: State::Committed,
         late: true,
         position: Some(position),
-        limits: super::state::named(&ended.request, limits),
+        limits: named(&ended.request, limits),
         values: ledger::parts::values(families.ledger, &holds),
         now: turn.now,
         ..ended.answer
@@ -175,7 +176,7 @@ pub(super) fn roll_back(
 }
 
 /// Rolls an open decision back, because an operator has released one of its parts.
-pub(super) fn force(
+pub(crate) fn force(
     decisions: &mut Decisions,
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
@@ -189,7 +190,7 @@ pub(super) fn force(
 }
 
 /// Ends an open decision because its ttl has passed. `due` is when that was.
-pub(super) fn expire(
+pub(crate) fn expire(
     decisions: &mut Decisions,
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
@@ -269,7 +270,7 @@ fn end(
         ttl: request.ttl,
         made_at: *made_at,
         expires_at: None,
-        limits: super::state::named(request, limits),
+        limits: named(request, limits),
         values: ledger::parts::values(families.ledger, holds),
         locks: request.parts.locks.clone(),
         event,

@@ -2,7 +2,7 @@
 //! last change of their state. They are stored by the half day of that change, so that old ones are swept as whole ranges.
 
 use super::{
-    command::{Decide, Settle},
+    command::{Decide, PartCheck, Settle},
     keys,
     reply::{Decision, Refusal, State},
     state::Decisions,
@@ -66,7 +66,7 @@ impl Amounts {
         let parts = &request.parts;
         let mut checks: Vec<u64> = parts.checks.iter().map(|check| check.hits).collect();
         for (name, hits) in &settle.checks {
-            let is_meant = |check: &super::PartCheck| check.estimate && check.name.as_ref() == Some(name);
+            let is_meant = |check: &PartCheck| check.estimate && check.name.as_ref() == Some(name);
             let place = parts.checks.iter().position(is_meant);
             checks[place.ok_or_else(|| Refusal::NotEstimated { check: name.clone() })?] = *hits;
         }
@@ -144,7 +144,7 @@ pub(super) fn drop_timer(namespace: NamespaceId, period: u32) -> (TimerKey, Time
 }
 
 /// Drops the decisions of the oldest period, and sets the timer for the next one.
-pub(super) fn drop_oldest(decisions: &mut Decisions, turn: &mut Turn<'_>) {
+pub(crate) fn drop_oldest(decisions: &mut Decisions, turn: &mut Turn<'_>) {
     let Some((first, last)) = decisions.periods else { return };
     turn.sweep(keys::period(turn.namespace, first));
     if first < last {

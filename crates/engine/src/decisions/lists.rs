@@ -1,9 +1,11 @@
 //! `heartbeat`, and reads of decisions.
 
 use super::{
-    Families, ended,
+    ended,
+    families::Families,
+    open::Open,
     reply::{Decision, Refusal, Reply},
-    state::{Decisions, Open},
+    state::Decisions,
 };
 use crate::{
     Millis, Name, Page, Position, Time,

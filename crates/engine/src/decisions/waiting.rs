@@ -7,92 +7,21 @@
 //! which cannot fetch records.
 
 use super::{
-    Families,
     command::{Command, Decide},
-    decide::{self, Tried},
+    families::Families,
+    make::{MakeOutcome, make, without_position},
     reply::{Decision, Refusal, Reply, State},
-    state::{self, Decisions},
+    state::Decisions,
+    waiters::{Waiter, waiter_bytes},
 };
 use crate::{
-    Name, Quota, Time, WaitId,
+    Name, Quota, WaitId,
     ids::NamespaceId,
-    ledger,
-    leftovers::Leftovers,
-    limiter, locks,
-    resident::{self, Shrink},
-    timers::{Timer, TimerKey, TimerSource},
+    ledger, limiter, locks,
+    timers::{Timer, TimerKey},
     turn::{Attempt, CannotRun, Turn},
 };
-use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
-use hashbrown::HashMap;
-
-/// The decisions that wait.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// By their places in the queues.
-    waiters: BTreeMap<WaitId, Waiter>,
-    places: HashMap<Name, WaitId>,
-    /// The resident bytes of all waiters.
-    bytes: u64,
-}
-
-/// A waiting request.
-#[derive(Debug)]
-struct Waiter {
-    request: Decide,
-    /// The request that is answered. It may have taken over the place of an earlier one.
-    wait: WaitId,
-    until: Time,
-}
-
-impl Waiter {
-    fn timer_key(&self, namespace: NamespaceId, place: WaitId) -> TimerKey {
-        TimerKey { due: self.until, namespace, source: TimerSource::Wait(place) }
-    }
-
-    fn resident_bytes(&self) -> u64 {
-        waiter_bytes(&self.request)
-    }
-}
-
-fn waiter_bytes(request: &Decide) -> u64 {
-    resident::tree_slot::<(WaitId, Waiter)>()
-        + resident::hash_slot::<(Name, WaitId)>()
-        + state::growth(request)
-        + request.waiter.as_ref().map_or(0, Name::heap)
-        + locks::parts::places_bytes(&request.parts.locks)
-}
-
-/// What the first waiter takes besides. Its id is reserved in the ledger.
-const FIRST_BYTES: u64 = resident::first_in_tree::<(WaitId, Waiter)>()
-    + resident::first_in_hash::<(Name, WaitId)>()
-    + resident::first_in_hash::<(Name, Time)>();
-
-impl Waiting {
-    pub(super) fn has(&self, id: &Name) -> bool {
-        self.places.contains_key(id)
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.waiters.len()
-    }
-
-    pub(super) fn resident_bytes(&self) -> u64 {
-        self.bytes + resident::unless_empty(self.waiters.len(), FIRST_BYTES)
-    }
-
-    /// The resident bytes, summed up anew.
-    pub(super) fn recount_bytes(&self) -> u64 {
-        let waiters = self.waiters.values().map(Waiter::resident_bytes).sum::<u64>();
-        waiters + resident::unless_empty(self.waiters.len(), FIRST_BYTES)
-    }
-
-    /// The requests that wait in a deleted namespace, and the rest of the memory.
-    pub(super) fn into_waits_and_leftovers(self) -> (Vec<WaitId>, Leftovers) {
-        let waits = self.waiters.values().map(|waiter| waiter.wait).collect();
-        (waits, Leftovers::of(self.waiters).and(self.places))
-    }
-}
+use alloc::{boxed::Box, vec::Vec};
 
 /// Makes a request wait that only locks and slots refuse.
 pub(super) fn join(
@@ -104,11 +33,11 @@ pub(super) fn join(
     is_locked: bool,
     wait: WaitId,
 ) -> Attempt<Result<Reply, Refusal>> {
-    if decisions.waiting.len() >= limiter::waiting::MAX_WAITING {
+    if decisions.waiters.len() >= limiter::waiting::MAX_WAITING {
         return Attempt::TooManyWaiting;
     }
     let takes = request.takes();
-    let used = turn.other_waiting + decisions.waiting.len();
+    let used = turn.other_waiting + decisions.waiters.len();
     let checked = turn.check_quota(Quota::LocksWaiting, used, 1).and_then(|()| {
         let new_queues = locks::parts::new_queue_bytes(families.locks, &request.parts.locks);
         let bytes = waiter_bytes(request) + slots.bytes(&takes) + new_queues;
@@ -124,10 +53,7 @@ pub(super) fn join(
         limiter::waiting::join(families.limiter, wait, takes, slots, !is_locked);
     }
     ledger::parts::reserve(families.ledger, &request.operation_id, waiter.until);
-    let waiting = &mut decisions.waiting;
-    waiting.bytes += waiter.resident_bytes();
-    waiting.places.insert(request.operation_id.clone(), wait);
-    waiting.waiters.insert(wait, waiter);
+    decisions.waiters.insert(wait, waiter);
     Attempt::Waits
 }
 
@@ -142,26 +68,22 @@ pub(super) fn take_over(
     max_answer: usize,
 ) -> Result<Option<Attempt<Result<Reply, Refusal>>>, CannotRun> {
     let id = &request.operation_id;
-    let Some(place) = decisions.waiting.places.get(id).copied() else { return Ok(None) };
-    let waiting = &mut decisions.waiting;
-    let waiter = waiting.waiters.get_mut(&place).expect("its id was found");
+    let Some(place) = decisions.waiters.place_of(id) else { return Ok(None) };
+    let waiter = decisions.waiters.get(place).expect("its id was found");
     if waiter.request.without_modes() != request.without_modes() {
         return Ok(Some(Attempt::Done(Err(Refusal::OperationReused { operation_id: id.clone() }))));
     }
     if request.dry_run {
-        return Ok(Some(Attempt::Done(
-            match decide::try_at(decisions, families, turn, request, place, max_answer)? {
-                Tried::Done(result) => result,
-                Tried::Blocked { refusal, .. } => Err(refusal),
-            },
-        )));
+        return Ok(Some(Attempt::Done(match make(decisions, families, turn, request, place, max_answer)? {
+            MakeOutcome::Decided(result) => result,
+            MakeOutcome::Blocked { refusal, .. } => Err(refusal),
+        })));
     }
     turn.timers.cancel(waiter.timer_key(turn.namespace, place));
-    waiting.bytes -= waiter.resident_bytes();
     decisions.completed.push((waiter.wait, Err(Refusal::OperationWaits { operation_id: id.clone() })));
-    *waiter = Waiter { request: request.clone(), wait, until: turn.now.after(request.wait) };
-    waiting.bytes += waiter.resident_bytes();
+    let waiter = Waiter { request: request.clone(), wait, until: turn.now.after(request.wait) };
     turn.timers.set(waiter.timer_key(turn.namespace, place), Timer::DecisionWait { place });
+    decisions.waiters.insert(place, waiter);
     if request.wait.0 > 0 {
         return Ok(Some(Attempt::Waits));
     }
@@ -171,14 +93,14 @@ pub(super) fn take_over(
 }
 
 /// Ends a wait because it has lasted for as long as it may.
-pub(super) fn time_out(
+pub(crate) fn end_wait(
     decisions: &mut Decisions,
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
     place: WaitId,
     max_answer: usize,
 ) {
-    if decisions.waiting.waiters.contains_key(&place) {
+    if decisions.waiters.get(place).is_some() {
         let result = last_look(decisions, families, turn, place, max_answer, true);
         complete(decisions, families, turn, place, result);
     }
@@ -193,9 +115,8 @@ pub(super) fn abandon(
     gone: &Name,
     max_answer: usize,
 ) {
-    let waiting = &decisions.waiting;
-    if let Some(place) = waiting.places.get(id).copied()
-        && waiting.waiters[&place].request.waiter.as_ref() == Some(gone)
+    if let Some(place) = decisions.waiters.place_of(id)
+        && decisions.waiters[place].request.waiter.as_ref() == Some(gone)
     {
         let result = last_look(decisions, families, turn, place, max_answer, false);
         complete(decisions, families, turn, place, result);
@@ -210,14 +131,14 @@ pub(super) fn roll_back(
     id: &Name,
     max_answer: usize,
 ) -> Option<Reply> {
-    let place = decisions.waiting.places.get(id).copied()?;
-    let request = decisions.waiting.waiters[&place].request.clone();
+    let place = decisions.waiters.place_of(id)?;
+    let request = decisions.waiters[place].request.clone();
     let result = last_look(decisions, families, turn, place, max_answer, false);
     complete(decisions, families, turn, place, result);
     // Nothing is stored of a wait, but its end is a change with a position. So the reply is kept under an idempotency key: a
     // repeat would no longer find the wait.
     turn.advance();
-    let never_made = decide::without_position(&request, turn.now, Vec::new());
+    let never_made = without_position(&request, turn.now, Vec::new());
     Some(Reply::Ended(Box::new(Decision { state: State::RolledBack, expires_at: None, ..never_made })))
 }
 
@@ -230,12 +151,12 @@ fn last_look(
     max_answer: usize,
     may_make: bool,
 ) -> Result<Reply, Refusal> {
-    let request = decisions.waiting.waiters[&place].request.clone();
+    let request = decisions.waiters[place].request.clone();
     let asked = if may_make { request } else { request.with_dry_run(true) };
-    match decide::try_at(decisions, families, turn, &asked, place, max_answer) {
-        Ok(Tried::Done(Ok(_))) if !may_make => Err(Refusal::Refused(Box::default())),
-        Ok(Tried::Done(result)) => result,
-        Ok(Tried::Blocked { refusal, .. }) => Err(refusal),
+    match make(decisions, families, turn, &asked, place, max_answer) {
+        Ok(MakeOutcome::Decided(Ok(_))) if !may_make => Err(Refusal::Refused(Box::default())),
+        Ok(MakeOutcome::Decided(result)) => result,
+        Ok(MakeOutcome::Blocked { refusal, .. }) => Err(refusal),
         // Only rules that were created meanwhile can make the answer too large.
         Err(_) => Err(Refusal::Refused(Box::default())),
     }
@@ -261,10 +182,7 @@ fn leave(
     place: WaitId,
     is_made: bool,
 ) -> Option<WaitId> {
-    let waiter = decisions.waiting.waiters.remove(&place)?;
-    decisions.waiting.bytes -= waiter.resident_bytes();
-    decisions.waiting.places.remove(&waiter.request.operation_id);
-    decisions.waiting.places.shrink();
+    let waiter = decisions.waiters.remove(place)?;
     turn.timers.cancel(waiter.timer_key(turn.namespace, place));
     locks::parts::leave(families.locks, place, &waiter.request.parts.locks);
     enter_queues(decisions, families);
@@ -278,7 +196,7 @@ fn leave(
 /// The decisions whose locks have become free enter the queues of their slots. This must happen before anything else is asked.
 pub(super) fn enter_queues(decisions: &Decisions, families: &mut Families<'_>) {
     for place in locks::parts::take_freed(families.locks) {
-        if let Some(waiter) = decisions.waiting.waiters.get(&place)
+        if let Some(waiter) = decisions.waiters.get(place)
             && locks::parts::are_free(families.locks, &waiter.request.parts.locks, place)
         {
             limiter::waiting::enter(families.limiter, place);
@@ -295,12 +213,12 @@ fn ask_again(
     place: WaitId,
     max_answer: usize,
 ) {
-    let waiter = &decisions.waiting.waiters[&place];
+    let waiter = &decisions.waiters[place];
     turn.other_bytes = turn.other_bytes.saturating_sub(waiter.resident_bytes());
     let request = waiter.request.clone();
-    let result = match decide::try_at(decisions, families, turn, &request, place, max_answer) {
-        Ok(Tried::Blocked { .. }) => return,
-        Ok(Tried::Done(result)) => result,
+    let result = match make(decisions, families, turn, &request, place, max_answer) {
+        Ok(MakeOutcome::Blocked { .. }) => return,
+        Ok(MakeOutcome::Decided(result)) => result,
         Err(_) => Err(Refusal::Refused(Box::default())),
     };
     complete(decisions, families, turn, place, result);
@@ -322,7 +240,7 @@ pub(crate) fn grant_next(
     families.locks.handle_woken(wait);
     families.limiter.handle_woken(wait);
     turn.other_bytes = own_bytes + families.resident_bytes() + decisions.resident_bytes();
-    if decisions.waiting.waiters.contains_key(&wait) {
+    if decisions.waiters.get(wait).is_some() {
         ask_again(decisions, families, turn, wait, max_answer);
     } else if families.limiter.has_waiter(wait) {
         turn.begin_family(families.limiter.resident_bytes());
@@ -341,9 +259,9 @@ pub(crate) fn end_waits(
     families: &mut Families<'_>,
     namespace: NamespaceId,
 ) -> Vec<(WaitId, TimerKey)> {
-    let waiters = core::mem::take(&mut decisions.waiting).waiters;
+    let waiters = core::mem::take(&mut decisions.waiters);
     let mut ended = Vec::with_capacity(waiters.len());
-    for (place, waiter) in waiters {
+    for (place, waiter) in waiters.into_waiters() {
         locks::parts::leave(families.locks, place, &waiter.request.parts.locks);
         limiter::waiting::leave(families.limiter, place);
         ledger::parts::free(families.ledger, &waiter.request.operation_id);
@@ -360,5 +278,5 @@ pub(super) fn refuse(decisions: &Decisions, command: &Command) -> Option<Refusal
         _ => return None,
     };
     let state = Some(State::Waiting);
-    decisions.waiting.has(id).then(|| Refusal::OperationNotFound { operation_id: id.clone(), state })
+    decisions.waiters.has(id).then(|| Refusal::OperationNotFound { operation_id: id.clone(), state })
 }
