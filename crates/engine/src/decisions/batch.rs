@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     answer_size,
-    limiter::waiting::LAST,
+    limiter::LAST,
     reads::ReadError,
     turn::{Attempt, CannotRun, Slice, Sliced, Turn, View},
 };

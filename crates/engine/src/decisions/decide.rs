@@ -13,7 +13,7 @@ use crate::{
     Millis, WaitId,
     answer_size::{self, AnswerBudget},
     ledger::{HoldState, Ledger, operations},
-    limiter::waiting::LAST,
+    limiter::LAST,
     reads::ReadError,
     turn::{Attempt, CannotRun, Turn},
 };

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Millis, Name, Time,
     ids::NamespaceId,
-    limiter::parts::Taken,
+    limiter::parts::RefundInfo,
     reads::{ReadError, Reader},
     timers::{Timer, TimerKey, TimerSource},
     turn::{Turn, View},
@@ -30,7 +30,7 @@ pub(super) struct Ended {
     /// When its state changed for the last time: when it ended, or when it was recorded late.
     pub(super) ended_at: Time,
     pub(super) request: Decide,
-    pub(super) taken: Vec<Taken>,
+    pub(super) taken: Vec<RefundInfo>,
     /// The amounts at which it was committed. `None` if it was not.
     pub(super) amounts: Option<Amounts>,
     /// Whether it was not its client who rolled it back: then it can still be recorded.

@@ -13,9 +13,8 @@ use crate::{
     events::{self, RefusedEvent},
     ledger::{self, RefusedHold},
     limiter::{
-        self, HeldBy,
+        self, HeldBy, Slots,
         parts::{EXPLAINED, Mode},
-        waiting::Slots,
     },
     locks,
     turn::{CannotRun, Turn},
@@ -231,7 +230,7 @@ fn move_parts(
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
     request: &Decide,
-    taken: Vec<limiter::parts::Taken>,
+    taken: Vec<limiter::parts::RefundInfo>,
 ) -> Open {
     let Parts { holds, locks: wanted, event, .. } = &*request.parts;
     let (position, holds) = match holds.is_empty() {

@@ -15,7 +15,7 @@ use crate::{
     ledger::{self, operations::HeldLimit},
     limiter::{
         self,
-        parts::{NewPart, Taken},
+        parts::{NewPart, RefundInfo},
     },
     locks::{self, Lock, parts::NewGrant},
     resident,
@@ -39,7 +39,7 @@ pub(super) struct Open {
     pub(super) made_at: Time,
     pub(super) expires_at: Time,
     /// What each check has taken.
-    pub(super) taken: Vec<Taken>,
+    pub(super) taken: Vec<RefundInfo>,
     /// The ids of the leases, for the checks that have one. They are made again at each opening.
     #[serde(skip)]
     pub(super) leases: Vec<Name>,
@@ -65,7 +65,7 @@ impl Open {
     pub(super) fn resident_bytes(&self) -> u64 {
         let windows = self.taken.iter().flat_map(|taken| &taken.windows);
         let taken = resident::heap(size_of_val(&self.taken[..]))
-            + windows.map(limiter::parts::TakenWindow::resident_bytes).sum::<u64>();
+            + windows.map(limiter::parts::WindowRefund::resident_bytes).sum::<u64>();
         request_bytes(&self.request) + taken + resident::heap(size_of_val(&self.holds[..]))
     }
 
@@ -164,7 +164,7 @@ fn request_bytes(request: &Decide) -> u64 {
 pub(super) fn growth(request: &Decide) -> u64 {
     let Parts { checks, holds, .. } = &*request.parts;
     request_bytes(request)
-        + resident::heap(checks.len() * size_of::<Taken>())
+        + resident::heap(checks.len() * size_of::<RefundInfo>())
         + resident::heap(holds.len() * size_of::<HeldLimit>())
 }
 

@@ -29,11 +29,11 @@ pub(super) fn join(
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
     request: &Decide,
-    slots: limiter::waiting::Slots,
+    slots: limiter::Slots,
     is_locked: bool,
     wait: WaitId,
 ) -> Attempt<Result<Reply, Refusal>> {
-    if decisions.waiters.len() >= limiter::waiting::MAX_WAITING {
+    if decisions.waiters.len() >= limiter::MAX_WAITING {
         return Attempt::TooManyWaiting;
     }
     let takes = request.takes();
@@ -50,7 +50,7 @@ pub(super) fn join(
     turn.timers.set(waiter.timer_key(turn.namespace, wait), Timer::DecisionWait { place: wait });
     locks::parts::join(families.locks, wait, &request.parts.locks);
     if !takes.is_empty() {
-        limiter::waiting::join(families.limiter, wait, takes, slots, !is_locked);
+        limiter::parts::join(families.limiter, wait, takes, slots, !is_locked);
     }
     ledger::parts::reserve(families.ledger, &request.operation_id, waiter.until);
     decisions.waiters.insert(wait, waiter);
@@ -186,7 +186,7 @@ fn leave(
     turn.timers.cancel(waiter.timer_key(turn.namespace, place));
     locks::parts::leave(families.locks, place, &waiter.request.parts.locks);
     enter_queues(decisions, families);
-    limiter::waiting::leave(families.limiter, place);
+    limiter::parts::leave(families.limiter, place);
     if !is_made {
         ledger::parts::free(families.ledger, &waiter.request.operation_id);
     }
@@ -199,7 +199,7 @@ pub(super) fn enter_queues(decisions: &Decisions, families: &mut Families<'_>) {
         if let Some(waiter) = decisions.waiters.get(place)
             && locks::parts::are_free(families.locks, &waiter.request.parts.locks, place)
         {
-            limiter::waiting::enter(families.limiter, place);
+            limiter::parts::enter(families.limiter, place);
         }
     }
 }
@@ -263,7 +263,7 @@ pub(crate) fn end_waits(
     let mut ended = Vec::with_capacity(waiters.len());
     for (place, waiter) in waiters.into_waiters() {
         locks::parts::leave(families.locks, place, &waiter.request.parts.locks);
-        limiter::waiting::leave(families.limiter, place);
+        limiter::parts::leave(families.limiter, place);
         ledger::parts::free(families.ledger, &waiter.request.operation_id);
         ended.push((waiter.wait, waiter.timer_key(namespace, place)));
     }

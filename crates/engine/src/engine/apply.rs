@@ -40,7 +40,7 @@ impl Engine {
                 Ok(
                     match limiter::apply(limiter, turn, command, wait, may_relax, max_answer, backfill_slice)
                     {
-                        Ok(Attempt::Done(limiter::Decided { result, is_relaxed })) => {
+                        Ok(Attempt::Done(limiter::Answer { result, is_relaxed })) => {
                             Applied::Done { outcome: Outcome::Limiter(result), is_relaxed }
                         }
                         Ok(Attempt::TooManyWaiting) => Applied::durable(Outcome::TooManyWaiting),

@@ -6,83 +6,21 @@
 //! the change takes effect and is answered, in one step. One change is backfilled at a time; later ones wait.
 
 use super::{
-    Limiter,
     command::Change,
     finish::finish,
     groups::GroupOwner,
-    plan::Plan,
     prepare::prepare,
     reply::{Refusal, Reply},
-    rule_index::RuleNumber,
+    rule::RuleNumber,
+    rule_changes::{Backfill, QueuedChange},
+    state::Limiter,
 };
 use crate::{
     Quota, QuotaExceeded, WaitId, resident,
     slab::SlabIndex,
     turn::{Attempt, Turn},
 };
-use alloc::{collections::VecDeque, vec::Vec};
-
-/// The largest number of waiting changes of a namespace.
-const MAX_WAITING: usize = 1_024;
-
-/// The change that is being backfilled, and those that wait for it.
-#[derive(Debug, Default)]
-pub(crate) struct RuleChangeQueue {
-    current: Option<Backfill>,
-    waiting: VecDeque<QueuedChange>,
-    /// The resident bytes of the waiting changes.
-    bytes: u64,
-    /// Replies to changes that waited.
-    completed: Vec<(WaitId, Result<Reply, Refusal>)>,
-}
-
-/// A change that waits for earlier ones.
-#[derive(Debug)]
-struct QueuedChange {
-    wait: WaitId,
-    change: Change,
-    /// The resident bytes of the change.
-    bytes: u64,
-}
-
-#[derive(Debug)]
-struct Backfill {
-    wait: WaitId,
-    plan: Plan,
-    /// Counters with smaller indexes are counted.
-    counted: SlabIndex,
-}
-
-impl RuleChangeQueue {
-    /// Whether a backfill is under way, or changes wait behind one that has ended, so that [`continue_backfill`] must be called.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.current.is_some() || !self.waiting.is_empty()
-    }
-
-    pub(super) fn resident_bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The resident bytes, summed up anew.
-    pub(super) fn recount_bytes(&self) -> u64 {
-        self.waiting.iter().map(|waits| waits.bytes).sum()
-    }
-
-    /// The requests that wait for the backfill or behind it.
-    pub(super) fn into_waiting(self) -> impl Iterator<Item = WaitId> {
-        let current = self.current.into_iter().map(|backfill| backfill.wait);
-        current.chain(self.waiting.into_iter().map(|waits| waits.wait))
-    }
-
-    pub(super) fn take_completed(&mut self) -> Vec<(WaitId, Result<Reply, Refusal>)> {
-        core::mem::take(&mut self.completed)
-    }
-
-    /// Whether the backfill has counted the counter with this index already.
-    pub(super) fn has_counted(&self, index: SlabIndex) -> bool {
-        self.current.as_ref().is_some_and(|backfill| index < backfill.counted)
-    }
-}
+use alloc::vec::Vec;
 
 /// Makes a change, or begins its backfill, or queues it. `wait` identifies the request if it waits. `slice` is the number of
 /// counters that may be counted at once.
@@ -93,7 +31,7 @@ pub(crate) fn begin(
     wait: WaitId,
     slice: usize,
 ) -> Attempt<Result<Reply, Refusal>> {
-    if limiter.rule_changes.waiting.len() >= MAX_WAITING {
+    if limiter.rule_changes.is_full() {
         return Attempt::TooManyWaiting;
     }
     if limiter.rule_changes.is_busy() {
@@ -105,8 +43,7 @@ pub(crate) fn begin(
         if !is_deletion && let Err(exceeded) = turn.check_bytes(limiter.resident_bytes(), bytes) {
             return Attempt::Done(Err(exceeded.into()));
         }
-        limiter.rule_changes.bytes += bytes;
-        limiter.rule_changes.waiting.push_back(QueuedChange { wait, change: change.clone(), bytes });
+        limiter.rule_changes.push(wait, change, bytes);
         return Attempt::Waits;
     }
     attempt(limiter, turn, change, wait, slice)
@@ -124,7 +61,7 @@ fn attempt(
         Ok(plan) => plan,
         Err(refusal) => return Attempt::Done(Err(refusal)),
     };
-    if !plan.needs_backfill(limiter) {
+    if !plan.needs_backfill(&limiter.rules) {
         return Attempt::Done(Ok(finish(limiter, turn, plan)));
     }
     limiter.rule_changes.current = Some(Backfill { wait, plan, counted: 0 });
@@ -153,8 +90,7 @@ pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slic
             let result = end(limiter, turn, backfill, counted.err());
             limiter.rule_changes.completed.push((wait, result));
         }
-    } else if let Some(QueuedChange { wait, change, bytes }) = limiter.rule_changes.waiting.pop_front() {
-        limiter.rule_changes.bytes -= bytes;
+    } else if let Some(QueuedChange { wait, change, .. }) = limiter.rule_changes.pop() {
         if let Attempt::Done(result) = attempt(limiter, turn, &change, wait, slice) {
             limiter.rule_changes.completed.push((wait, result));
         }

@@ -4,21 +4,20 @@
 //! took if a later entry is refused. Counters and leases take through the same [`decide`].
 
 use super::{
-    Decided, Limiter,
-    command::{Check, CheckMode, Take},
+    check_request::{Check, CheckMode, Take},
     counters::Counter,
     groups::{GroupOwner, WriteWhen},
-    reply::{Decision, LimitStatus, Refusal, Reply},
+    reply::{Answer, Decision, LimitStatus, Refusal, Reply},
+    slot_queues::{FIRST, LAST},
+    state::Limiter,
     terms::Limit,
     touched_groups::{TouchedGroup, TouchedGroups, look_up, range_of},
-    waiting::{FIRST, LAST},
     window::GroupState,
 };
 use crate::{
     Millis, QuotaExceeded, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     key_values::KeyValues,
-    slab::SlabIndex,
     turn::Turn,
 };
 use alloc::vec::Vec;
@@ -81,16 +80,11 @@ pub(super) fn check(
     check: &Check,
     may_relax: bool,
     budget: AnswerBudget,
-) -> Result<Decided, TooLarge> {
+) -> Result<Answer, TooLarge> {
     let kind = TakeKind::Check { mode: check.mode, may_relax };
     let decided = decide(limiter, turn, &check.entries, check.require_match, kind, budget)?;
     let is_relaxed = decided.is_relaxed;
-    Ok(Decided { result: decided.allowed_or_refused().map(Reply::Allowed), is_relaxed })
-}
-
-/// The decision for a request that takes nothing from any limit.
-pub(super) fn allowed_without_limits() -> Decision {
-    Decision { allowed: true, reported: false, limits: Vec::new(), retry_after: None }
+    Ok(Answer { result: decided.allowed_or_refused().map(Reply::Allowed), is_relaxed })
 }
 
 /// Decides all entries together. Fails before anything is taken if the answer would be too large.
@@ -211,8 +205,10 @@ pub(super) fn is_refused_by(
     for group in groups {
         group.index = limiter.groups.find_at(group.index, group.owner, group.values.as_bytes());
         if group.is_limit {
-            group.exceeded = group.meter.exceeds(state_at(limiter, group.index), now, hits)
-                || (hits > 0 && group.is_slot() && limiter.slots.has_earlier(group, place));
+            group.exceeded = group.meter.exceeds(limiter.groups.state_at(group.index), now, hits)
+                || (hits > 0
+                    && group.is_slot()
+                    && limiter.slots.has_earlier(group.owner, &group.values, place));
             is_refused |= group.refuses();
         }
     }
@@ -279,7 +275,7 @@ pub(super) fn take_windows(
     let hits = entry.hits.unsigned_abs();
     for group in groups.iter_mut().filter(|group| !group.is_count()) {
         if let Some(undo) = undo.as_deref_mut() {
-            let before = state_at(limiter, group.index).cloned();
+            let before = limiter.groups.state_at(group.index).cloned();
             let (owner, values, is_limit) = (group.owner, group.values.clone(), group.is_limit);
             undo.push(Undo::Window { owner, values, before, is_limit });
         }
@@ -355,7 +351,8 @@ pub(super) fn retry_after(
                 None => 0,
             };
             let index = limiter.groups.find(group.owner, group.values.as_bytes());
-            longest = longest.max(group.meter.allowed_after(state_at(limiter, index), now, before + hits)?);
+            longest =
+                longest.max(group.meter.allowed_after(limiter.groups.state_at(index), now, before + hits)?);
         }
         if entries.len() > 1 {
             for group in own {
@@ -383,8 +380,8 @@ pub(super) fn statuses(
                 true => limiter.groups.find(group.owner, group.values.as_bytes()),
                 false => group.index,
             };
-            let state = state_at(limiter, index);
-            let waiting = limiter.slots.waiting(&group, place);
+            let state = limiter.groups.state_at(index);
+            let waiting = limiter.slots.waiting(group.owner, &group.values, place);
             LimitStatus {
                 waiting,
                 entry: group.entry,
@@ -401,8 +398,4 @@ pub(super) fn statuses(
             }
         })
         .collect()
-}
-
-pub(super) fn state_at(limiter: &Limiter, index: Option<SlabIndex>) -> Option<&GroupState> {
-    limiter.groups.at(index?).map(|(_, state)| state)
 }

@@ -5,10 +5,10 @@
 //! what is decided. No rule changes in between: changes of clients wait for the batch, and so do backfills.
 
 use super::{
-    Limiter,
     check::{CheckResult, TakeKind, decide_touched},
-    command::Check,
+    check_request::Check,
     reply::{Decision, Refusal, Reply},
+    state::Limiter,
     touched_groups::{TouchedGroups, look_up},
 };
 use crate::{

@@ -4,122 +4,21 @@
 //! was taken and does not count after all is undone.
 
 use super::{
-    Decided, Limiter,
-    check::{TakeKind, Undo, check_quotas, is_refused_by, retry_after, state_at, statuses, take, undo_all},
-    command::{Check, CheckMode, Take},
+    check::{TakeKind, Undo, check_quotas, is_refused_by, retry_after, statuses, take, undo_all},
+    check_request::{CheckMode, CheckSet, EntryMode, Take, Way},
     groups::WriteWhen,
-    reply::{Decision, Reply},
-    terms::{Limit, MAX_COUNT},
+    reply::{Answer, Decision, Reply},
+    slot_queues::{FIRST, LAST},
+    state::Limiter,
+    terms::Limit,
     touched_groups::{TouchedGroup, TouchedGroups, range_of},
-    waiting::{FIRST, LAST},
 };
 use crate::{
     Time,
     answer_size::{AnswerBudget, TooLarge},
-    invalid::{Invalid, Reason, check_items},
     turn::Turn,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
-use serde::{Deserialize, Serialize};
-
-/// Several checks that are decided at one instant.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CheckSet {
-    entries: Vec<Take>,
-    /// One for each entry.
-    ways: Vec<Way>,
-}
-
-/// How an entry takes part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Way {
-    mode: EntryMode,
-    alternative: Option<u16>,
-}
-
-/// One entry of a [`CheckSet`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct SetEntry {
-    take: Take,
-    way: Way,
-}
-
-/// What an entry of a [`CheckSet`] does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EntryMode {
-    /// Takes if the set is allowed. Refuses if it asks for more than is left.
-    Take,
-    /// Takes nothing. Refuses if more is used than the limit allows: only a report can bring that about.
-    Look,
-    /// Says what has happened already. It counts even if the set is refused. Refuses as `Take` does. With negative hits it gives
-    /// back, and never refuses.
-    Report,
-}
-
-impl SetEntry {
-    /// Takes part in this way.
-    pub fn new(take: Take, mode: EntryMode) -> SetEntry {
-        SetEntry { take, way: Way { mode, alternative: None } }
-    }
-
-    /// Makes the entry a part of an alternative. Entries with the same number belong together: one that refuses exhausts the
-    /// alternative. The set is refused by its alternatives only if all of them are exhausted. What an exhausted alternative
-    /// takes does not count.
-    #[must_use]
-    pub fn with_alternative(self, alternative: Option<u16>) -> SetEntry {
-        SetEntry { way: Way { alternative, ..self.way }, ..self }
-    }
-}
-
-impl CheckSet {
-    /// The most entries.
-    pub const MAX_ENTRIES: usize = Check::MAX_ENTRIES;
-
-    /// Takes at least one entry. Only a report has negative hits, and only a look has none.
-    pub fn new(entries: Vec<SetEntry>) -> Result<CheckSet, Invalid> {
-        let (entries, ways) = entries.into_iter().map(|entry| (entry.take, entry.way)).unzip();
-        let set = CheckSet { entries, ways };
-        set.validate()?;
-        Ok(set)
-    }
-
-    /// What the entries are about, in order.
-    pub fn entries(&self) -> &[Take] {
-        &self.entries
-    }
-
-    /// What the entry of this number does.
-    pub fn mode(&self, entry: usize) -> EntryMode {
-        self.ways[entry].mode
-    }
-
-    /// The alternative that the entry of this number belongs to.
-    pub fn alternative(&self, entry: usize) -> Option<u16> {
-        self.ways[entry].alternative
-    }
-
-    pub(super) fn validate(&self) -> Result<(), Invalid> {
-        check_items("entries", self.entries.len(), 1..=CheckSet::MAX_ENTRIES)?;
-        check_items("ways", self.ways.len(), self.entries.len()..=self.entries.len())?;
-        for (index, (entry, way)) in self.entries.iter().zip(&self.ways).enumerate() {
-            let checked = entry.validate().and_then(|()| {
-                let range = match way.mode {
-                    EntryMode::Take => 1..=MAX_COUNT as i64,
-                    EntryMode::Look => 0..=0,
-                    EntryMode::Report => -(MAX_COUNT as i64)..=MAX_COUNT as i64,
-                };
-                match range.contains(&entry.hits) {
-                    true => Ok(()),
-                    false => {
-                        Err(Invalid::new("hits", Reason::Number { min: *range.start(), max: *range.end() }))
-                    }
-                }
-            });
-            checked.map_err(|invalid| invalid.within_item("entries", index))?;
-        }
-        Ok(())
-    }
-}
 
 pub(super) fn check_set(
     limiter: &mut Limiter,
@@ -127,10 +26,10 @@ pub(super) fn check_set(
     set: &CheckSet,
     may_relax: bool,
     mut budget: AnswerBudget,
-) -> Result<Decided, TooLarge> {
+) -> Result<Answer, TooLarge> {
     let TouchedGroups { mut groups, .. } = TouchedGroups::collect(limiter, &set.entries, &mut budget)?;
     let is_relaxed = may_relax && groups.iter().all(|group| !group.is_durable);
-    let mut taking = Taking {
+    let mut progress = SetProgress {
         may_relax,
         when: if is_relaxed { WriteWhen::Soon } else { WriteWhen::Now },
         is_window_changed: false,
@@ -146,18 +45,18 @@ pub(super) fn check_set(
         is_refused.push(asks(limiter, turn.now, entry, mode, own));
         // An entry without hits creates nothing, so no quota refuses it.
         if entry.hits != 0 && (!is_refused[index] || mode == EntryMode::Report) {
-            if let Err(exceeded) = check_quotas(limiter, turn, entry, own, taking.kind(mode)) {
-                undo_all(limiter, turn, taking.undo.unwrap_or_default());
-                return Ok(Decided { result: Err(exceeded.into()), is_relaxed: false });
+            if let Err(exceeded) = check_quotas(limiter, turn, entry, own, progress.kind(mode)) {
+                undo_all(limiter, turn, progress.undo.unwrap_or_default());
+                return Ok(Answer { result: Err(exceeded.into()), is_relaxed: false });
             }
-            taking.take(limiter, turn, entry, own, mode);
+            progress.take(limiter, turn, entry, own, mode);
         }
     }
     let verdict = Verdict::of(set, &is_refused);
     let is_undone = |index: usize| !is_refused[index] && !verdict.counts(set, index);
     if (0..set.entries.len()).any(is_undone) {
-        undo_all(limiter, turn, taking.undo.take().unwrap_or_default());
-        (taking.is_window_changed, taking.is_counter_changed) = (false, false);
+        undo_all(limiter, turn, progress.undo.take().unwrap_or_default());
+        (progress.is_window_changed, progress.is_counter_changed) = (false, false);
         for (index, entry) in set.entries.iter().enumerate().filter(|(index, _)| verdict.counts(set, *index))
         {
             let range = range_of(&groups, index);
@@ -165,13 +64,13 @@ pub(super) fn check_set(
             for group in own.iter_mut() {
                 group.index = limiter.groups.find(group.owner, group.values.as_bytes());
             }
-            taking.take(limiter, turn, entry, own, set.mode(index));
+            progress.take(limiter, turn, entry, own, set.mode(index));
         }
     }
-    if taking.is_counter_changed || (taking.is_window_changed && !is_relaxed) {
+    if progress.is_counter_changed || (progress.is_window_changed && !is_relaxed) {
         turn.advance();
     }
-    if taking.is_window_changed {
+    if progress.is_window_changed {
         limiter.schedule_window_timers(turn);
     }
     // With alternatives, it depends on all of them when the set would pass. A look may wait for another span, and a report has
@@ -182,7 +81,7 @@ pub(super) fn check_set(
         if is_time_known { retry_after(limiter, turn.now, &set.entries, &groups) } else { None };
     let limits = statuses(limiter, turn.now, groups, true, LAST);
     let decision = Decision { allowed: verdict.allowed, reported: false, limits, retry_after };
-    Ok(Decided { result: Ok(Reply::Set(decision)), is_relaxed })
+    Ok(Answer { result: Ok(Reply::Set(decision)), is_relaxed })
 }
 
 /// Whether the entry refuses. Marks the limits that it exceeds.
@@ -195,14 +94,14 @@ fn asks(limiter: &Limiter, now: Time, entry: &Take, mode: EntryMode, groups: &mu
         return is_refused;
     }
     for group in groups.iter_mut().filter(|group| group.is_limit) {
-        let used = group.meter.used(state_at(limiter, group.index), now);
+        let used = group.meter.used(limiter.groups.state_at(group.index), now);
         group.exceeded = matches!(group.meter.reported_limit(), Limit::AtMost(limit) if used > limit);
     }
     groups.iter().any(|group| group.exceeded && !group.is_shadow)
 }
 
 /// How entries take, and what has changed so far.
-struct Taking {
+struct SetProgress {
     may_relax: bool,
     when: WriteWhen,
     is_window_changed: bool,
@@ -210,7 +109,7 @@ struct Taking {
     undo: Option<Vec<Undo>>,
 }
 
-impl Taking {
+impl SetProgress {
     fn kind(&self, mode: EntryMode) -> TakeKind {
         let mode = if mode == EntryMode::Report { CheckMode::Report } else { CheckMode::Take };
         TakeKind::Check { mode, may_relax: self.may_relax }

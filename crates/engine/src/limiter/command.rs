@@ -1,20 +1,20 @@
-//! The commands of the limiter. The rules that they carry are in [`super::terms`].
+//! The commands of the limiter. The rules that they carry are in [`super::terms`], the checks in [`super::check_request`].
 //!
 //! `Deserialize` does not check limits: it reads the engine's own records, and the parts of an
 //! [`UncheckedRequest`](crate::UncheckedRequest), which are checked afterwards.
 
 use super::{
-    check_set::CheckSet,
-    reply::Usage,
-    terms::{MAX_COUNT, NewOverride, NewRule, NewRuleSet, OverridePatch, RulePatch, SetAuthor, check_per},
+    check_request::{Check, CheckBatch, CheckSet},
+    reply::{CounterId, GroupId, Usage},
+    terms::{MAX_AMOUNT, MAX_COUNT, NewOverride, NewRule, NewRuleSet, OverridePatch, RulePatch, SetAuthor},
 };
 use crate::{
     Millis, Name, Page,
-    invalid::{Invalid, Reason, check_duration, check_items, check_number},
+    invalid::{Invalid, Reason, check_duration, check_number},
     key_values::KeyValues,
     selection::Query,
 };
-use alloc::{boxed::Box, vec::Vec};
+use alloc::boxed::Box;
 use core::ops::Deref;
 use serde::{Deserialize, Serialize};
 
@@ -197,14 +197,6 @@ impl Deref for RuleQuery {
     }
 }
 
-/// A counter's position in the list of all counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct CounterId(pub u32);
-
-/// A group's position in the list of all groups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct GroupId(pub u32);
-
 /// A change of rules or overrides. If counters must be summed up for it, it is answered when that is done. Later changes
 /// wait behind it; checks do not wait.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -340,209 +332,6 @@ impl Change {
             Change::PutRuleSet { set: _, new, author: _ } => new.validate(),
             Change::DeleteRule(_) | Change::DeleteOverride { .. } | Change::DeleteRuleSet { .. } => Ok(()),
         }
-    }
-}
-
-/// Take from every limit that applies to any of the entries, or from none.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    pub(super) entries: Vec<Take>,
-    pub(super) mode: CheckMode,
-    pub(super) require_match: bool,
-}
-
-/// What a check does with what its entries take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum CheckMode {
-    /// Take all of it, or nothing if a limit refuses.
-    Take,
-    /// Take nothing.
-    DryRun,
-    /// Take all of it, whatever the limits say: it has happened already.
-    Report,
-}
-
-impl Check {
-    /// The most entries of one check. The sum of their hits stays within 64 bits.
-    pub const MAX_ENTRIES: usize = 64;
-
-    /// Takes what the entries say, at least one. HTTP sends one entry.
-    pub fn new(entries: Vec<Take>) -> Result<Check, Invalid> {
-        check_items("entries", entries.len(), 1..=Check::MAX_ENTRIES)?;
-        Ok(Check { entries, mode: CheckMode::Take, require_match: false })
-    }
-
-    /// Whether the check only decides, and takes nothing. A dry run reports nothing: see [`Check::with_report`].
-    #[must_use]
-    pub fn with_dry_run(self, dry_run: bool) -> Check {
-        self.with_mode(CheckMode::DryRun, dry_run)
-    }
-
-    /// Whether the check says that it has happened already: it is counted whatever the limits say, and a bucket goes into debt.
-    /// The decision says whether it was within all limits. An entry with negative hits is a refund: it gives back what still
-    /// counts now. That is what was counted in the present span of a fixed window, the newest entries of a sliding window, and
-    /// what is missing in a bucket. A report is no dry run: see [`Check::with_dry_run`].
-    #[must_use]
-    pub fn with_report(self, report: bool) -> Check {
-        self.with_mode(CheckMode::Report, report)
-    }
-
-    /// Turns a mode on, or turns it off if it is on.
-    fn with_mode(self, mode: CheckMode, is_on: bool) -> Check {
-        match is_on {
-            true => Check { mode, ..self },
-            false if self.mode == mode => Check { mode: CheckMode::Take, ..self },
-            false => self,
-        }
-    }
-
-    /// Whether the check is refused with [`Refusal::NoRuleApplies`](super::reply::Refusal::NoRuleApplies) if no rule applies
-    /// to one of its entries. Otherwise such an entry is allowed.
-    #[must_use]
-    pub fn with_require_match(self, require_match: bool) -> Check {
-        Check { require_match, ..self }
-    }
-
-    /// What is taken from which limits, in order: a later entry sees what an earlier one takes.
-    pub fn entries(&self) -> &[Take] {
-        &self.entries
-    }
-
-    /// Whether the check only decides, and takes nothing.
-    pub fn dry_run(&self) -> bool {
-        self.mode == CheckMode::DryRun
-    }
-
-    /// Whether the check is counted whatever the limits say.
-    pub fn report(&self) -> bool {
-        self.mode == CheckMode::Report
-    }
-
-    /// Whether a rule must apply to every entry.
-    pub fn require_match(&self) -> bool {
-        self.require_match
-    }
-
-    fn validate(&self) -> Result<(), Invalid> {
-        check_items("entries", self.entries.len(), 1..=Check::MAX_ENTRIES)?;
-        let mut entries = self.entries.iter().enumerate();
-        entries.try_for_each(|(index, entry)| {
-            entry.validate().map_err(|invalid| invalid.within_item("entries", index))
-        })
-    }
-}
-
-/// Several checks in one request.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct CheckBatch(Vec<Check>);
-
-impl CheckBatch {
-    /// The most checks. A batch has at least one.
-    pub const MAX_CHECKS: usize = 8_192;
-
-    /// Takes the checks in the order in which they are to be decided.
-    pub fn new(checks: Vec<Check>) -> Result<CheckBatch, Invalid> {
-        check_items("checks", checks.len(), 1..=CheckBatch::MAX_CHECKS)?;
-        Ok(CheckBatch(checks))
-    }
-
-    fn validate(&self) -> Result<(), Invalid> {
-        check_items("checks", self.0.len(), 1..=CheckBatch::MAX_CHECKS)?;
-        let mut checks = self.0.iter().enumerate();
-        checks.try_for_each(|(index, check)| {
-            check.validate().map_err(|invalid| invalid.within_item("checks", index))
-        })
-    }
-}
-
-impl Deref for CheckBatch {
-    type Target = [Check];
-
-    fn deref(&self) -> &[Check] {
-        &self.0
-    }
-}
-
-/// The largest amount that one command takes or gives back.
-const MAX_AMOUNT: i64 = MAX_COUNT as i64;
-
-/// One entry of a check.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Take {
-    pub(super) key_values: KeyValues,
-    pub(super) hits: i64,
-    pub(super) limit: Option<RequestLimit>,
-}
-
-impl Take {
-    /// Takes `hits` from the limits that apply to the key-values. 0 only reads. A negative number gives back and is never
-    /// refused. At most [`MAX_COUNT`] either way.
-    pub fn new(key_values: KeyValues, hits: i64) -> Result<Take, Invalid> {
-        check_hits(hits)?;
-        Ok(Take { key_values, hits, limit: None })
-    }
-
-    /// A limit that comes with the request, and replaces the rules.
-    #[must_use]
-    pub fn with_limit(self, limit: Option<RequestLimit>) -> Take {
-        Take { limit, ..self }
-    }
-
-    /// The key-values that select the limits.
-    pub fn key_values(&self) -> &KeyValues {
-        &self.key_values
-    }
-
-    /// How much is taken. A negative number gives back.
-    pub fn hits(&self) -> i64 {
-        self.hits
-    }
-
-    /// The limit that replaces the rules.
-    pub fn limit(&self) -> Option<RequestLimit> {
-        self.limit
-    }
-
-    pub(super) fn validate(&self) -> Result<(), Invalid> {
-        check_hits(self.hits)?;
-        self.limit.map_or(Ok(()), |limit| limit.validate())
-    }
-}
-
-fn check_hits(hits: i64) -> Result<(), Invalid> {
-    check_number("hits", hits, -MAX_AMOUNT..=MAX_AMOUNT)
-}
-
-/// A limit that comes with a request. It counts for the exact key-values and its window length alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RequestLimit {
-    pub(super) limit: u64,
-    pub(super) per: Millis,
-}
-
-impl RequestLimit {
-    /// Allows `limit` hits, at most [`MAX_COUNT`], in each fixed window of the length `per`.
-    pub fn new(limit: u64, per: Millis) -> Result<RequestLimit, Invalid> {
-        let limit = RequestLimit { limit, per };
-        limit.validate()?;
-        Ok(limit)
-    }
-
-    /// The most hits in one window.
-    pub fn limit(self) -> u64 {
-        self.limit
-    }
-
-    /// The length of a window.
-    pub fn per(self) -> Millis {
-        self.per
-    }
-
-    fn validate(self) -> Result<(), Invalid> {
-        if self.limit > MAX_COUNT {
-            return Err(Invalid::new("limit.limit", Reason::Number { min: 0, max: MAX_AMOUNT }));
-        }
-        check_per("limit.per", self.per)
     }
 }
 

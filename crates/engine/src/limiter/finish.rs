@@ -1,14 +1,14 @@
 //! The second half of a change of rules or overrides: carry out the plan, in one step that cannot fail.
 
 use super::{
-    Limiter,
     groups::{GroupOwner, WriteWhen},
     keys,
     overrides::{Override, StoredOverride},
     plan::{NewActiveRule, Plan, PlannedReply, Step},
     reply::Reply,
-    rule_index::RuleNumber,
+    rule::RuleNumber,
     rule_sets::StoredRuleSet,
+    state::Limiter,
     terms::{NewOverride, NewRule, SetOverrides},
     window::BucketClock,
 };

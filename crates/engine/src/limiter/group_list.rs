@@ -5,12 +5,12 @@
 //! in between, so the parts show different instants.
 
 use super::{
-    Limiter,
-    command::{Command, GroupId},
+    command::Command,
     groups::{GroupKey, GroupOwner},
-    reply::{GroupInfo, Refusal, Reply, Usage},
+    reply::{GroupId, GroupInfo, Refusal, Reply, Usage},
     rule::Rule,
-    waiting::SlotQueues,
+    slot_queues::SlotQueues,
+    state::Limiter,
     window::GroupState,
 };
 use crate::{

@@ -10,6 +10,7 @@ use crate::{
     ids::NamespaceId,
     key_values::KeyValues,
     record::{self, Malformed},
+    resident,
     slab::{Slab, SlabIndex},
     turn::BatchChanges,
 };
@@ -105,6 +106,11 @@ fn entry_bytes(values: &KeyValues, state: &GroupState) -> u64 {
     values.heap() + state.heap()
 }
 
+/// The resident bytes of a new group.
+pub(super) fn group_bytes(values: &KeyValues, state: &GroupState) -> u64 {
+    resident::slab_slot::<(GroupKey, Group)>() + entry_bytes(values, state)
+}
+
 /// A list of groups to write keeps this much room for the next ones.
 const KEPT_ROOM: usize = 256;
 
@@ -185,6 +191,11 @@ impl Groups {
 
     pub(crate) fn at(&self, index: SlabIndex) -> Option<(&GroupKey, &GroupState)> {
         self.groups.at(index).map(|(key, group)| (key, &group.state))
+    }
+
+    /// The state of the group at an index. `None` if there is no group.
+    pub(crate) fn state_at(&self, index: Option<SlabIndex>) -> Option<&GroupState> {
+        self.at(index?).map(|(_, state)| state)
     }
 
     /// All indexes in use are below this one.

@@ -1,10 +1,10 @@
 //! What a command would add to the limiter, and whether the quotas of the namespace allow it.
 
 use super::{
-    Limiter,
-    command::Take,
-    groups::GroupOwner,
-    resident_bytes::{of_counter, of_group},
+    check_request::Take,
+    counters::counter_bytes,
+    groups::{GroupOwner, group_bytes},
+    state::Limiter,
     touched_groups::TouchedGroup,
     window::GroupState,
 };
@@ -22,7 +22,7 @@ pub(super) struct Growth {
 impl Growth {
     fn add_group(&mut self, values: &KeyValues, state: &GroupState) {
         self.groups += 1;
-        self.bytes += of_group(values, state);
+        self.bytes += group_bytes(values, state);
     }
 }
 
@@ -67,7 +67,7 @@ impl Limiter {
             return growth;
         }
         growth.counters = 1;
-        growth.bytes = of_counter(key_values);
+        growth.bytes = counter_bytes(key_values);
         let mut scratch = ByteBuffer::new();
         let mut add = |owner, values: &[u8]| {
             if self.groups.find(owner, values).is_none() {

@@ -1,11 +1,10 @@
 //! Reads of rules, overrides and counters, one at a time or in pages.
 
 use super::{
-    Limiter,
-    command::CounterId,
     counters,
-    reply::{Refusal, Reply, RuleMatch, RuleOfSet, RuleSet},
+    reply::{CounterId, Refusal, Reply, RuleMatch, RuleOfSet, RuleSet},
     rule::Rule,
+    state::Limiter,
 };
 use crate::{
     Name, Page,

@@ -4,56 +4,72 @@
 //! limit applies to what is in use: the sum of counters, which is kept in memory for every group as counters change. With
 //! a window, each group counts its own hits. All of it is resident.
 //!
-//! Read in this order: `command`, `terms`, `reply`, `rule`, `check`, `window`, `waiting`, then `prepare`, `backfill` and `finish`, which
-//! change rules.
+//! The files are layers, from below:
+//!
+//! - what clients say and get: `terms`, `check_request`, `reply`, `command`;
+//! - the state: `window`, `groups`, `overrides`, `rule`, `rule_index`, `rule_sets`, `rules`, `counters`, `lease`,
+//!   `lease_waiters`, `slot_queues`, `plan`, `rule_changes`, `garbage`, and `state` with all of these;
+//! - what changes the state: `counting`, `window_timers`, `loading`;
+//! - what a check touches: `touched_groups`, then `growth` and `wake`;
+//! - decisions: `check`, then `check_set`, `check_batch`, `change_counter`, `leases`, `waiting`, `parts`;
+//! - changes of rules: `insert_rule`, `prepare_set`, `prepare`, `finish`, `backfill`;
+//! - lists: `lists`, `group_list`.
 
 mod backfill;
+mod change_counter;
 mod check;
 pub(crate) mod check_batch;
+mod check_request;
 mod check_set;
 mod command;
 mod counters;
+mod counting;
 mod finish;
 mod garbage;
 mod group_list;
 mod groups;
 mod growth;
+mod insert_rule;
 pub(crate) mod keys;
+mod lease;
+mod lease_waiters;
 mod leases;
 mod lists;
+mod loading;
 mod overrides;
 pub(crate) mod parts;
 mod plan;
 mod prepare;
 mod prepare_set;
 mod reply;
-mod resident_bytes;
 mod rule;
+mod rule_changes;
 mod rule_index;
 mod rule_sets;
 mod rules;
+mod slot_queues;
 mod state;
 mod terms;
 mod touched_groups;
 pub(crate) mod waiting;
+mod wake;
 mod window;
 mod window_timers;
 
 pub(crate) use backfill::continue_backfill;
-pub use check_set::{CheckSet, EntryMode, SetEntry};
-pub use command::{
-    Change, Check, CheckBatch, Command, CounterChange, CounterId, GroupId, NewLease, RequestLimit,
-    RuleChange, RuleQuery, RuleSetPlan, Take,
-};
+pub use check_request::{Check, CheckBatch, CheckSet, EntryMode, RequestLimit, SetEntry, Take};
+pub use command::{Change, Command, CounterChange, NewLease, RuleChange, RuleQuery, RuleSetPlan};
 pub(crate) use garbage::Garbage;
 pub use group_list::MostUsed;
 pub use parts::{HeldBy, LimitOfCheck};
+pub(crate) use reply::Answer;
 pub use reply::{
-    ChangedRule, CounterInfo, Decision, GroupInfo, LeaseInfo, LimitStatus, ManagedRule, OverrideInfo,
-    Refusal, Reply, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo, SetChanges, SetConflict,
-    Usage,
+    ChangedRule, CounterId, CounterInfo, Decision, GroupId, GroupInfo, LeaseInfo, LimitStatus, ManagedRule,
+    OverrideInfo, Refusal, Reply, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo,
+    SetChanges, SetConflict, Usage,
 };
-pub(crate) use resident_bytes::EMPTY_BYTES;
+pub(crate) use rules::EMPTY_BYTES;
+pub(crate) use slot_queues::{LAST, MAX_WAITING, Slots};
 pub(crate) use state::Limiter;
 pub use state::Sizes;
 pub use terms::{
@@ -67,12 +83,6 @@ use crate::{
     turn::{Attempt, Turn},
 };
 
-/// A reply, and whether it may be released before its batch is durable.
-pub(crate) struct Decided {
-    pub(crate) result: Result<Reply, Refusal>,
-    pub(crate) is_relaxed: bool,
-}
-
 /// Runs a command that is not a batch. It needs no stored record. If it waits, `wait` identifies it when it completes. `may_relax` says whether
 /// the reply may be relaxed at all: the reply to a request with an idempotency key may not.
 pub(crate) fn apply(
@@ -83,12 +93,12 @@ pub(crate) fn apply(
     may_relax: bool,
     max_answer: usize,
     backfill_slice: usize,
-) -> Result<Attempt<Decided>, TooLarge> {
+) -> Result<Attempt<Answer>, TooLarge> {
     turn.begin_family(limiter.resident_bytes());
     turn.begin_waits(limiter.waiting());
     let budget = AnswerBudget::new(max_answer);
-    let durable = |result| Decided { result, is_relaxed: false };
-    let decided = match command {
+    let durable = |result| Answer { result, is_relaxed: false };
+    let answer = match command {
         Command::Change(change) => {
             return Ok(match backfill::begin(limiter, turn, change, wait, backfill_slice) {
                 Attempt::Done(result) => Attempt::Done(durable(result)),
@@ -100,10 +110,10 @@ pub(crate) fn apply(
         Command::CheckSet(set) => check_set::check_set(limiter, turn, set, may_relax, budget)?,
         Command::CheckBatch(_) => unreachable!("a batch is run in slices"),
         Command::MoveCounter(CounterChange { key_values, amount }) => {
-            durable(counters::move_by(limiter, turn, key_values, *amount, budget)?)
+            durable(change_counter::move_by(limiter, turn, key_values, *amount, budget)?)
         }
         Command::SetCounter(CounterChange { key_values, amount }) => {
-            durable(counters::set(limiter, turn, key_values, *amount))
+            durable(change_counter::set(limiter, turn, key_values, *amount))
         }
         Command::TakeLease(new) => {
             return Ok(match waiting::take(limiter, turn, new, wait, budget)? {
@@ -134,7 +144,7 @@ pub(crate) fn apply(
             durable(Ok(leases::list(limiter, turn.now, owner.as_ref(), page)))
         }
     };
-    Ok(Attempt::Done(decided))
+    Ok(Attempt::Done(answer))
 }
 
 /// A rule as it is now.

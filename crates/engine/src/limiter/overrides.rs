@@ -1,10 +1,6 @@
 //! The overrides of a rule, in memory and as they are stored.
 
-use super::{
-    resident_bytes::{of_first_override, of_key_set, of_override},
-    terms::NewOverride,
-    window::BucketClock,
-};
+use super::{terms::NewOverride, window::BucketClock};
 use crate::{
     Name, Position, Time,
     key_values::KeyValues,
@@ -84,9 +80,9 @@ impl Overrides {
 
     /// The resident bytes, summed up anew.
     pub(crate) fn recount_bytes(&self) -> u64 {
-        let overrides = self.by_name.values().map(|item| of_override(&item.stored.terms)).sum::<u64>();
-        let key_sets = self.by_keys.iter().map(|same_keys| of_key_set(&same_keys.keys)).sum::<u64>();
-        overrides + key_sets + resident::unless_empty(self.by_name.len(), of_first_override())
+        let overrides = self.by_name.values().map(|item| override_bytes(&item.stored.terms)).sum::<u64>();
+        let key_sets = self.by_keys.iter().map(|same_keys| key_set_bytes(&same_keys.keys)).sum::<u64>();
+        overrides + key_sets + resident::unless_empty(self.by_name.len(), first_override_bytes())
     }
 
     /// The number of distinct sets of keys. At most one override of each applies to an entry of a check.
@@ -173,7 +169,7 @@ impl Overrides {
                 Some(index) => &mut self.by_keys[index],
                 None => {
                     let keys: Vec<Box<str>> = key_values.iter().map(|pair| pair.key.into()).collect();
-                    self.bytes += of_key_set(&keys);
+                    self.bytes += key_set_bytes(&keys);
                     self.by_keys.push(OverridesByKeys { keys, names: HashMap::new() });
                     self.by_keys.last_mut().expect("was just pushed")
                 }
@@ -181,9 +177,9 @@ impl Overrides {
         same_keys.names.insert(key_values, name.clone());
         self.ids.insert(item.stored.id, name.clone());
         self.inactive += usize::from(!item.is_active);
-        self.bytes += of_override(&item.stored.terms);
+        self.bytes += override_bytes(&item.stored.terms);
         if self.by_name.is_empty() {
-            self.bytes += of_first_override();
+            self.bytes += first_override_bytes();
         }
         self.by_name.insert(name, item);
     }
@@ -203,7 +199,7 @@ impl Overrides {
         self.ids.remove(&item.stored.id);
         self.ids.shrink();
         self.inactive -= usize::from(!item.is_active);
-        self.bytes -= of_override(&item.stored.terms);
+        self.bytes -= override_bytes(&item.stored.terms);
         let key_values = &item.stored.terms.key_values;
         if let Some(index) = self.by_keys.iter().position(|same_keys| has_keys(key_values, &same_keys.keys)) {
             if self.by_keys[index].names.get(key_values) == Some(name) {
@@ -211,13 +207,13 @@ impl Overrides {
                 self.by_keys[index].names.shrink();
             }
             if self.by_keys[index].names.is_empty() {
-                self.bytes -= of_key_set(&self.by_keys[index].keys);
+                self.bytes -= key_set_bytes(&self.by_keys[index].keys);
                 self.by_keys.swap_remove(index);
                 self.by_keys.shrink();
             }
         }
         if self.by_name.is_empty() {
-            self.bytes -= of_first_override();
+            self.bytes -= first_override_bytes();
         }
         Some(item)
     }
@@ -225,4 +221,31 @@ impl Overrides {
 
 fn has_keys(key_values: &KeyValues, keys: &[Box<str>]) -> bool {
     key_values.iter().map(|pair| pair.key).eq(keys.iter().map(|key| &**key))
+}
+
+const OVERRIDE_BYTES: u64 = resident::tree_slot::<(Name, Override)>()
+    + resident::hash_slot::<(Position, Name)>()
+    + resident::hash_slot::<(KeyValues, Name)>();
+
+/// What the first override of a rule takes besides.
+const FIRST_OVERRIDE_BYTES: u64 =
+    resident::first_in_tree::<(Name, Override)>() + resident::first_in_hash::<(Position, Name)>();
+
+const KEY_SET_BYTES: u64 =
+    2 * resident::vec_slot::<OverridesByKeys>() + resident::first_in_hash::<(KeyValues, Name)>();
+
+/// The resident bytes of an override.
+pub(super) fn override_bytes(terms: &NewOverride) -> u64 {
+    OVERRIDE_BYTES + terms.name.heap() + terms.key_values.heap()
+}
+
+/// What the first override of a rule takes besides.
+fn first_override_bytes() -> u64 {
+    FIRST_OVERRIDE_BYTES + resident::shared(size_of::<Overrides>())
+}
+
+/// What the first override with these keys takes besides.
+fn key_set_bytes(keys: &[Box<str>]) -> u64 {
+    let texts = keys.iter().map(|key| resident::heap(key.len())).sum::<u64>();
+    KEY_SET_BYTES + resident::heap(2 * size_of_val(keys)) + texts
 }

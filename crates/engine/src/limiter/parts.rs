@@ -2,16 +2,16 @@
 //! and ends together with its other parts. What they take from windows can be settled later, if it was an estimate.
 
 use super::{
-    Limiter,
     check::{self, TakeKind, Undo},
-    command::Take,
+    check_request::Take,
     groups::{GroupKey, GroupOwner, WriteWhen},
-    leases::Lease,
+    lease::Lease,
+    leases,
     reply::LimitStatus,
-    state::meter_of,
+    slot_queues::{LAST, Slots},
+    state::Limiter,
     touched_groups::{TouchedGroup, TouchedGroups, range_of},
-    waiting::{LAST, Slots},
-    window::TakenAt,
+    window::RefundPlace,
 };
 use crate::{
     Millis, Name, Position, Quota, QuotaExceeded, Time, WaitId,
@@ -74,7 +74,7 @@ impl Touched {
 
     /// The groups in which the entries wait. `None` if they would be refused even if nothing were in use.
     pub(crate) fn slots(&self, entries: &[Take]) -> Option<Slots> {
-        Slots::of(entries, &self.0)
+        self.0.slots(entries)
     }
 
     /// Whether a rule applies to the entry.
@@ -90,44 +90,44 @@ impl Touched {
     /// The resident bytes of what is remembered for the settlement of an entry.
     pub(crate) fn settlement_bytes(&self, entry: usize) -> u64 {
         let windows = self.groups_of(entry).iter().filter(|group| !group.is_count());
-        windows.map(|group| TakenWindow::BYTES + group.values.heap()).sum()
+        windows.map(|group| WindowRefund::BYTES + group.values.heap()).sum()
     }
 }
 
 /// What an entry has taken from a window, for its settlement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct TakenWindow {
+pub(crate) struct WindowRefund {
     owner: GroupOwner,
     values: KeyValues,
-    at: TakenAt,
+    at: RefundPlace,
     /// Whether the window has decided. If an override has, the window of the rule's own group only counts what passes.
     is_limit: bool,
 }
 
-impl TakenWindow {
-    const BYTES: u64 = size_of::<TakenWindow>() as u64;
+impl WindowRefund {
+    const BYTES: u64 = size_of::<WindowRefund>() as u64;
 
     pub(crate) fn resident_bytes(&self) -> u64 {
-        TakenWindow::BYTES + self.values.heap()
+        WindowRefund::BYTES + self.values.heap()
     }
 }
 
-/// What one entry has taken.
+/// What one entry has taken, as far as its refund needs it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Taken {
+pub(crate) struct RefundInfo {
     /// Whether a lease holds what was taken from limits without a window.
     pub(crate) is_counted: bool,
     /// What was taken from windows. Empty unless it will be settled.
-    pub(crate) windows: Vec<TakenWindow>,
+    pub(crate) windows: Vec<WindowRefund>,
 }
 
 /// What the limiter says to all checks of a decision.
-pub(crate) struct Decided {
+pub(crate) struct ChecksOutcome {
     pub(crate) is_refused: bool,
     pub(crate) limits: Vec<LimitOfCheck>,
     pub(crate) retry_after: Option<Millis>,
     /// For each entry. Empty if nothing was taken.
-    pub(crate) taken: Vec<Taken>,
+    pub(crate) taken: Vec<RefundInfo>,
 }
 
 /// What to do if no entry is refused.
@@ -152,7 +152,7 @@ pub(crate) fn decide(
     mode: Mode,
     place: WaitId,
     is_estimate: impl Fn(usize) -> bool,
-) -> Result<Decided, QuotaExceeded> {
+) -> Result<ChecksOutcome, QuotaExceeded> {
     let (is_taking, is_dry_run) = (mode == Mode::Take, mode == Mode::DryRun);
     let now = turn.now;
     let counted: Vec<bool> = (0..entries.len()).map(|entry| touched.is_counted(entries, entry)).collect();
@@ -194,15 +194,15 @@ pub(crate) fn decide(
     } else {
         limiter.last_taken_at = Some(now);
         check::write_all(limiter, turn, &undo);
-        let mut windows = taken_windows(limiter, turn, &undo, &undo_ends, &is_estimate);
+        let mut windows = window_refunds(limiter, turn, &undo, &undo_ends, &is_estimate);
         // An estimate of nothing is settled too.
         for (entry, own) in windows.iter_mut().enumerate() {
             if entries[entry].hits == 0 && is_estimate(entry) {
                 let touched = groups[range_of(&groups, entry)].iter().filter(|group| !group.is_count());
-                own.extend(touched.map(|group| TakenWindow {
+                own.extend(touched.map(|group| WindowRefund {
                     owner: group.owner,
                     values: group.values.clone(),
-                    at: TakenAt::Window(now),
+                    at: RefundPlace::Window(now),
                     is_limit: group.is_limit,
                 }));
             }
@@ -210,7 +210,7 @@ pub(crate) fn decide(
         taken = counted
             .into_iter()
             .zip(windows)
-            .map(|(is_counted, windows)| Taken { is_counted, windows })
+            .map(|(is_counted, windows)| RefundInfo { is_counted, windows })
             .collect();
         if is_window_changed {
             limiter.schedule_window_timers(turn);
@@ -230,17 +230,17 @@ pub(crate) fn decide(
         status,
         held_by: Vec::new(),
     });
-    Ok(Decided { is_refused, limits: limits.collect(), retry_after, taken })
+    Ok(ChecksOutcome { is_refused, limits: limits.collect(), retry_after, taken })
 }
 
 /// What the entries that will be settled have taken from windows. The steps that would undo it say how the windows were before.
-fn taken_windows(
+fn window_refunds(
     limiter: &mut Limiter,
     turn: &Turn<'_>,
     undo: &[Undo],
     undo_ends: &[usize],
     is_settled: impl Fn(usize) -> bool,
-) -> Vec<Vec<TakenWindow>> {
+) -> Vec<Vec<WindowRefund>> {
     // For each step, the next one at the same window.
     let mut nexts = vec![None; undo.len()];
     let mut following: HashMap<(GroupOwner, &KeyValues), usize> = HashMap::new();
@@ -262,14 +262,14 @@ fn taken_windows(
                 Undo::Counter(..) => None,
             });
             let Some(group) = limiter.groups.find(*owner, values.as_bytes()) else { continue };
-            let after = next.unwrap_or_else(|| check::state_at(limiter, Some(group))).cloned();
+            let after = next.unwrap_or_else(|| limiter.groups.state_at(Some(group))).cloned();
             let key = GroupKey { owner: *owner, values: values.clone() };
-            if let (Some(after), Some(meter)) = (after, meter_of(&limiter.rules, &key)) {
-                let mut at = TakenAt::Window(turn.now);
+            if let (Some(after), Some(meter)) = (after, limiter.rules.meter_of(&key)) {
+                let mut at = RefundPlace::Window(turn.now);
                 limiter.groups.change(group, WriteWhen::Now, |state| {
                     at = meter.taken(before.as_ref(), &after, state, turn.now, turn.head.position);
                 });
-                own.push(TakenWindow { owner: *owner, values: values.clone(), at, is_limit: *is_limit });
+                own.push(WindowRefund { owner: *owner, values: values.clone(), at, is_limit: *is_limit });
             }
         }
         begin = *end;
@@ -286,14 +286,14 @@ fn taken_windows(
 pub(crate) fn settle(
     limiter: &mut Limiter,
     turn: &mut Turn<'_>,
-    windows: &[TakenWindow],
+    windows: &[WindowRefund],
     taken: u64,
     actual: u64,
 ) {
     let at = limiter.last_taken_at.map_or(turn.now, |last| last.max(turn.now));
     for window in windows.iter().filter(|_| taken != actual) {
         let key = GroupKey { owner: window.owner, values: window.values.clone() };
-        let Some(meter) = meter_of(&limiter.rules, &key) else { continue };
+        let Some(meter) = limiter.rules.meter_of(&key) else { continue };
         let is_shadow = match key.owner {
             GroupOwner::Rule(generation) => {
                 limiter.rules.by_generation(generation).is_some_and(|rule| rule.head.is_shadow)
@@ -313,6 +313,21 @@ pub(crate) fn settle(
         });
     }
     limiter.schedule_window_timers(turn);
+}
+
+/// The decision waits, and stands in the queues of its groups now or later.
+pub(crate) fn join(limiter: &mut Limiter, place: WaitId, entries: Vec<Take>, slots: Slots, is_queued: bool) {
+    limiter.slots.join(place, entries, slots, is_queued);
+}
+
+/// The waiting decision stands in the queues of its groups from now on.
+pub(crate) fn enter(limiter: &mut Limiter, place: WaitId) {
+    limiter.slots.enter(place);
+}
+
+/// The decision no longer waits.
+pub(crate) fn leave(limiter: &mut Limiter, place: WaitId) {
+    limiter.slots.leave(place);
 }
 
 /// The statuses of all limits that apply to the entries now.
@@ -352,8 +367,7 @@ pub(crate) fn bytes_of(limiter: &Limiter, new: &NewPart<'_>) -> u64 {
 pub(crate) fn hold(limiter: &mut Limiter, new: &NewPart<'_>) -> Name {
     let lease = lease(limiter, new);
     let id = lease.id.clone();
-    limiter.lease_bytes += lease.resident_bytes();
-    limiter.leases.insert(id.clone(), lease);
+    limiter.leases.insert(lease);
     id
 }
 
@@ -368,7 +382,7 @@ fn lease(limiter: &Limiter, new: &NewPart<'_>) -> Lease {
     let mut text = format!("operation-{}-{}", new.token.0, new.place);
     let id = loop {
         let id = Name::new(&text).expect("it is short and has no control characters");
-        if !limiter.leases.contains_key(&id) {
+        if !limiter.leases.get(&id).is_some() {
             break id;
         }
         text.push('+');
@@ -402,12 +416,9 @@ pub(crate) fn extend(limiter: &mut Limiter, lease_id: &Name, expires_at: Time) {
 
 /// Gives back what the lease of a decision holds.
 pub(crate) fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, lease_id: &Name) {
-    let Some(lease) = limiter.leases.remove(lease_id) else { return };
-    limiter.lease_bytes -= lease.resident_bytes();
-    let counter = limiter.counters.get(&lease.key_values);
-    let leased = counter.leased.saturating_sub(u128::from(lease.hits));
-    limiter.set_counter(turn, &lease.key_values, counter.unleased, leased);
-    limiter.wake_by_counter(&lease.key_values);
+    if let Some(lease) = limiter.leases.remove(lease_id) {
+        leases::give_back(limiter, turn, &lease);
+    }
 }
 
 /// The leases that hold most of the time a part of what is in use in the group of a limit, the longest holder first: at most
@@ -425,7 +436,7 @@ pub(crate) fn held_by(limiter: &Limiter, now: Time, limit: &LimitStatus, shown: 
                 }
             }
     };
-    let looked_at = limiter.leases.values().take(EXPLAINED);
+    let looked_at = limiter.leases.iter().take(EXPLAINED);
     let mut holders: Vec<&Lease> = looked_at.filter(|lease| is_counted(lease)).collect();
     holders.sort_by_key(|lease| lease.token);
     let held_by = |lease: &&Lease| HeldBy {

@@ -1,9 +1,9 @@
 //! The plan of a change of rules: what `prepare` has decided and `finish` carries out, once the backfill is done.
 
 use super::{
-    Limiter,
     reply::SetChanges,
-    rule_index::RuleNumber,
+    rule::RuleNumber,
+    rules::Rules,
     terms::{NewOverride, NewRule, SetOverrides},
 };
 use crate::{Name, Position};
@@ -78,8 +78,8 @@ impl Plan {
     }
 
     /// Whether counters must be summed up. Rules with windows need none: their groups begin empty.
-    pub(super) fn needs_backfill(&self, limiter: &Limiter) -> bool {
-        let counts = |rule: &NewActiveRule| limiter.rules.at(rule.number).terms().window.is_none();
+    pub(super) fn needs_backfill(&self, rules: &Rules) -> bool {
+        let counts = |rule: &NewActiveRule| rules.at(rule.number).terms().window.is_none();
         self.new_override.is_some() || self.rules.iter().any(counts)
     }
 }

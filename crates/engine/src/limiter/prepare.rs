@@ -2,20 +2,18 @@
 //! carries out. Changes of rule sets are planned in `prepare_set`.
 
 use super::{
-    Limiter,
     command::Change,
+    insert_rule::{RuleSizes, check_quotas, insert_inactive, insert_replacement},
     overrides::{Override, Overrides, StoredOverride},
     plan::{NewActiveRule, Plan, PlannedReply, Step},
     prepare_set,
     reply::{ManagedRule, Refusal},
-    resident_bytes::{of_override, of_rule},
-    rule::{Rule, StoredRule},
-    rule_index::RuleNumber,
+    rule::RuleNumber,
+    state::Limiter,
     terms::{NewOverride, NewRule, OverridePatch, RulePatch, Window},
-    window::BucketClock,
 };
-use crate::{Name, Quota, turn::Turn};
-use alloc::{sync::Arc, vec::Vec};
+use crate::{Name, turn::Turn};
+use alloc::vec::Vec;
 
 /// Checks everything that could refuse the change, and inserts, inactive, what must be backfilled. A refused change has
 /// changed nothing.
@@ -147,64 +145,11 @@ fn patched_override(old: &NewOverride, patch: &OverridePatch) -> NewOverride {
     }
 }
 
-/// Fails if the rules and overrides of `limiter` would grow beyond a quota. `before` are those that are replaced, and
-/// `after` those that replace them.
-pub(super) fn check_quotas(
-    limiter: &Limiter,
-    turn: &Turn<'_>,
-    before: RuleSizes,
-    after: RuleSizes,
-) -> Result<(), Refusal> {
-    let more = |before: usize, after: usize| after.saturating_sub(before);
-    turn.check_quota(Quota::Rules, limiter.rules.len(), more(before.rules, after.rules))?;
-    turn.check_quota(Quota::Overrides, limiter.rules.overrides(), more(before.overrides, after.overrides))?;
-    turn.check_bytes(limiter.resident_bytes(), after.bytes.saturating_sub(before.bytes))?;
-    Ok(())
-}
-
-/// How much some rules and overrides are.
-#[derive(Clone, Copy, Default)]
-pub(super) struct RuleSizes {
-    pub(super) rules: usize,
-    pub(super) overrides: usize,
-    pub(super) bytes: u64,
-}
-
-impl RuleSizes {
-    fn of_rule(terms: &NewRule) -> RuleSizes {
-        RuleSizes { rules: 1, overrides: 0, bytes: of_rule(terms, None) }
-    }
-
-    fn of_override(terms: &NewOverride) -> RuleSizes {
-        RuleSizes { rules: 0, overrides: 1, bytes: of_override(terms) }
-    }
-}
-
 fn create_rule(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewRule) -> Result<Plan, Refusal> {
     check_quotas(limiter, turn, RuleSizes::default(), RuleSizes::of_rule(new))?;
     let number = insert_inactive(limiter, turn, new.clone(), None, &[]);
     let reply = PlannedReply::Rule { name: new.name.clone(), is_new: true };
     Ok(Plan::with_rule(reply, NewActiveRule { number, replaces: None }))
-}
-
-/// Inserts a new rule with its overrides, which belong to its set if it has one. The rule takes part in checks once it is
-/// activated.
-pub(super) fn insert_inactive(
-    limiter: &mut Limiter,
-    turn: &mut Turn<'_>,
-    terms: NewRule,
-    set: Option<Name>,
-    overrides: &[NewOverride],
-) -> RuleNumber {
-    let id = turn.advance();
-    let clock = BucketClock::new(turn.now, terms.limit);
-    let mut kept = Overrides::default();
-    for new in overrides {
-        let stored = StoredOverride::new(new.clone(), turn.advance(), turn.now, set.is_some());
-        kept.insert(Override { stored, is_active: true });
-    }
-    let stored = StoredRule { terms, managed_by: set, id, generation: id, clock };
-    limiter.rules.insert_unnamed(Rule::new(stored, kept.into(), false))
 }
 
 /// Plans new terms for a rule: in place, or by a replacement if the rule must be counted anew.
@@ -230,25 +175,6 @@ fn change_rule(
     let overrides = rule.overrides.clone();
     let replacement = insert_replacement(limiter, turn, number, terms, None, overrides);
     Ok(Plan::with_rule(reply, NewActiveRule { number: replacement, replaces: Some(number) }))
-}
-
-/// Inserts, inactive, a rule that replaces another one: the same id, name and creation, but a new generation, so that its
-/// groups are counted from nothing.
-pub(super) fn insert_replacement(
-    limiter: &mut Limiter,
-    turn: &mut Turn<'_>,
-    number: RuleNumber,
-    terms: NewRule,
-    set: Option<Name>,
-    overrides: Arc<Overrides>,
-) -> RuleNumber {
-    let generation = turn.advance();
-    let mut stored = limiter.rules.at(number).stored.clone();
-    stored.clock.change(turn.now, terms.limit);
-    stored.terms = terms;
-    stored.managed_by = set;
-    stored.generation = generation;
-    limiter.rules.insert_unnamed(Rule::new(*stored, overrides, false))
 }
 
 /// Plans an override that is created, or replaces the one of its name.

@@ -4,17 +4,15 @@
 //! Then rules that must be counted are inserted inactive, and the rest becomes steps of the plan.
 
 use super::{
-    Limiter,
     command::RuleSetPlan,
-    overrides::{Override, Overrides, StoredOverride},
+    insert_rule::{RuleSizes, check_quotas, insert_inactive, insert_replacement},
+    overrides::{Override, Overrides, StoredOverride, override_bytes},
     plan::{NewActiveRule, Plan, PlannedReply, Step},
-    prepare::{RuleSizes, check_quotas, insert_inactive, insert_replacement},
     reply::{ChangedRule, ManagedRule, Refusal, Reply, RuleField, SetChanges, SetConflict},
-    resident_bytes::{of_override, of_rule, of_rule_set},
-    rule::Rule,
-    rule_index::RuleNumber,
-    rule_sets::check_author,
-    terms::{NewOverride, NewRule, NewRuleSet, SetAuthor, SetOverrides, SetRule},
+    rule::{Rule, RuleNumber, rule_bytes},
+    rule_sets::rule_set_bytes,
+    state::Limiter,
+    terms::{NewOverride, NewRule, NewRuleSet, SERVERS_OWN_SETS, SetAuthor, SetOverrides, SetRule},
 };
 use crate::{Name, turn::Turn};
 use alloc::{collections::BTreeSet, vec::Vec};
@@ -110,7 +108,7 @@ fn compare<'a>(limiter: &Limiter, set: &Name, new: &'a NewRuleSet) -> Compared<'
     let mut changes = SetChanges::default();
     let (mut before, mut after) = (RuleSizes::default(), RuleSizes::default());
     if limiter.rules.sets.get(set).is_none() {
-        after.bytes += of_rule_set(set);
+        after.bytes += rule_set_bytes(set);
     }
     let mut differences = Vec::with_capacity(new.rules.len());
     for of_set in &new.rules {
@@ -118,7 +116,7 @@ fn compare<'a>(limiter: &Limiter, set: &Name, new: &'a NewRuleSet) -> Compared<'
         let Some(number) = limiter.rules.number(&terms.name) else {
             after.rules += 1;
             after.overrides += overrides.len();
-            after.bytes += of_rule(terms, Some(set)) + overrides.iter().map(of_override).sum::<u64>();
+            after.bytes += rule_bytes(terms, Some(set)) + overrides.iter().map(override_bytes).sum::<u64>();
             changes.created.push(terms.name.clone());
             differences.push(Difference::New);
             continue;
@@ -146,14 +144,14 @@ fn compare<'a>(limiter: &Limiter, set: &Name, new: &'a NewRuleSet) -> Compared<'
         }
         let is_own = rule.terms() != terms || rule.stored.managed_by.is_none();
         before.bytes += rule.own_bytes();
-        after.bytes += of_rule(terms, Some(set));
-        let old = |name: &Name| rule.overrides.get(name).map(|item| of_override(&item.stored.terms));
+        after.bytes += rule_bytes(terms, Some(set));
+        let old = |name: &Name| rule.overrides.get(name).map(|item| override_bytes(&item.stored.terms));
         for bytes in put.iter().map(|new| &new.name).chain(&gone).filter_map(old) {
             before.overrides += 1;
             before.bytes += bytes;
         }
         after.overrides += put.len();
-        after.bytes += put.iter().map(|new| of_override(new)).sum::<u64>();
+        after.bytes += put.iter().map(|new| override_bytes(new)).sum::<u64>();
         let starts_empty = terms.window.is_some() && rule.resets_groups(terms);
         changes.changed.push(ChangedRule { rule: terms.name.clone(), fields, starts_empty });
         differences.push(Difference::Changed(Changed { number, is_own, put, gone }));
@@ -310,4 +308,14 @@ fn change_rule(
         plan.steps.push(Step::ChangeRule(number, terms.clone(), Some(set.clone())));
     }
     plan.steps.extend(puts);
+}
+
+/// Fails if the author must not change the set: clients cannot change the server's own sets.
+fn check_author(set: &Name, author: SetAuthor) -> Result<(), Refusal> {
+    match author {
+        SetAuthor::Client if SERVERS_OWN_SETS.contains(&set.as_str()) => {
+            Err(Refusal::RuleSetManagedByServer { set: set.clone() })
+        }
+        SetAuthor::Client | SetAuthor::Server => Ok(()),
+    }
 }

@@ -1,9 +1,6 @@
 //! The replies and refusals of the limiter.
 
-use super::{
-    command::{CounterId, GroupId},
-    terms::{Limit, NewOverride, NewRule, SetOverrides},
-};
+use super::terms::{Limit, NewOverride, NewRule, SetOverrides};
 use crate::{Listed, Millis, Name, Position, QuotaExceeded, Time, key_values::KeyValues};
 use alloc::{boxed::Box, vec::Vec};
 use core::cmp::Ordering;
@@ -82,6 +79,12 @@ pub enum Reply {
     RuleSet(RuleSet),
     /// A page of the rule sets, sorted by name.
     RuleSets(Listed<RuleSetInfo, Name>),
+}
+
+/// A reply, and whether it may be released before its batch is durable.
+pub(crate) struct Answer {
+    pub(crate) result: Result<Reply, Refusal>,
+    pub(crate) is_relaxed: bool,
 }
 
 /// Why a command was refused. If several apply, the first in this order is returned.
@@ -406,6 +409,11 @@ pub struct Decision {
 }
 
 impl Decision {
+    /// A decision that no limit has made.
+    pub(super) fn without_limits(allowed: bool) -> Decision {
+        Decision { allowed, reported: false, limits: Vec::new(), retry_after: None }
+    }
+
     /// Whether a limit refuses, so that nothing was taken.
     pub fn is_refused(&self) -> bool {
         !self.allowed && !self.reported
@@ -523,6 +531,14 @@ impl PartialOrd for Usage {
         Some(self.cmp(other))
     }
 }
+
+/// A counter's position in the list of all counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CounterId(pub u32);
+
+/// A group's position in the list of all groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GroupId(pub u32);
 
 /// A counter as clients see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,13 +3,21 @@
 use super::{
     overrides::{Override, Overrides},
     reply::{OverrideInfo, RuleInfo},
-    resident_bytes::of_rule,
     terms::{Durability, Limit, NewRule, Window},
     window::{BucketClock, Meter},
 };
-use crate::{Name, Position, key_values::KeyValues, small_bytes::ByteBuffer};
+use crate::{
+    Name, Position,
+    key_values::{KeyValues, OwnedValue, Value},
+    resident,
+    selection::Test,
+    small_bytes::ByteBuffer,
+};
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use serde::{Deserialize, Serialize};
+
+/// The number of a rule in `Rules`. It is used again after the rule was removed.
+pub(crate) type RuleNumber = u32;
 
 /// The keys by which a rule groups, sorted.
 pub(crate) type SortedKeys = Arc<[Box<str>]>;
@@ -102,7 +110,7 @@ impl Rule {
 
     /// The resident bytes of the rule without its overrides.
     pub(crate) fn own_bytes(&self) -> u64 {
-        of_rule(self.terms(), self.stored.managed_by.as_ref())
+        rule_bytes(self.terms(), self.stored.managed_by.as_ref())
     }
 
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut StoredRule)) {
@@ -206,6 +214,59 @@ fn burst_of(window: Option<Window>) -> Option<u64> {
     match window {
         Some(Window::Bucket { burst, .. }) => burst,
         _ => None,
+    }
+}
+
+/// A rule without its texts, its conditions and its overrides.
+const RULE_BYTES: u64 = resident::vec_slot::<Option<Rule>>()
+    + resident::vec_slot::<RuleNumber>()
+    + resident::heap(size_of::<StoredRule>())
+    + resident::tree_slot::<(Name, RuleNumber)>()
+    + 2 * resident::hash_slot::<(Position, RuleNumber)>();
+
+/// What the index of rules has for each value of a condition, or for a key.
+const ANCHOR_BYTES: u64 = resident::hash_slot::<(KeyValues, Vec<RuleNumber>)>() + resident::heap(16);
+
+/// A rule without its overrides. A rule of a set is in the list of the set's rules too.
+pub(super) fn rule_bytes(terms: &NewRule, set: Option<&Name>) -> u64 {
+    let text = |text: &str| size_of::<Box<str>>() as u64 + resident::heap(text.len());
+    // The keys of `group_by` are kept twice: as they were given, and sorted. That rules share sorted keys is not counted: the
+    // estimate of a rule must not depend on other rules.
+    let keys = terms.group_by.iter().map(|key| 2 * text(key)).sum::<u64>();
+    let conditions = terms.selection.conditions().map(|(key, tests)| {
+        let tests_bytes = resident::heap(size_of_val(tests));
+        text(key) + size_of::<Vec<Test>>() as u64 + tests_bytes + tests.iter().map(test_bytes).sum::<u64>()
+    });
+    let description = terms.description.as_deref().map_or(0, |text| resident::heap(text.len()));
+    let in_set = set.map_or(0, |set| set.heap() + resident::tree_slot::<Name>());
+    RULE_BYTES + ANCHOR_BYTES + terms.name.heap() + keys + conditions.sum::<u64>() + description + in_set
+}
+
+fn test_bytes(test: &Test) -> u64 {
+    match test {
+        Test::Eq(value) => value_bytes(value),
+        Test::Ne(value) | Test::Lt(value) | Test::Lte(value) | Test::Gt(value) | Test::Gte(value) => {
+            text_bytes(value)
+        }
+        // The rule may be indexed under each of the values.
+        Test::In(values) => values
+            .iter()
+            .map(|value| size_of::<OwnedValue>() as u64 + value_bytes(value) + ANCHOR_BYTES)
+            .sum(),
+        Test::Prefix(text) => resident::heap(text.len()),
+        Test::Exists(_) => 0,
+    }
+}
+
+/// The text of a value, and the text of its pair in the index.
+fn value_bytes(value: &OwnedValue) -> u64 {
+    2 * text_bytes(value)
+}
+
+fn text_bytes(value: &OwnedValue) -> u64 {
+    match value {
+        Value::String(text) => resident::heap(text.len()),
+        Value::Integer(_) | Value::Float(_) | Value::Boolean(_) => 0,
     }
 }
 

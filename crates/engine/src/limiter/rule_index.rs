@@ -4,7 +4,7 @@
 //! up each of its pairs and keys, and its cost depends on the rules that apply, not on the number of rules. If a rule has
 //! several possible anchors, it is indexed under the one with the fewest rules so far.
 
-use super::rule::Rule;
+use super::rule::{Rule, RuleNumber};
 use crate::{
     key_values::{KeyValues, OwnedValue, Value},
     leftovers::Leftovers,
@@ -13,9 +13,6 @@ use crate::{
 };
 use alloc::{boxed::Box, vec::Vec};
 use hashbrown::{Equivalent, HashMap};
-
-/// The number of a rule in `Rules`. It is used again after the rule was removed.
-pub(crate) type RuleNumber = u32;
 
 /// Rules by their anchors.
 #[derive(Debug, Default)]

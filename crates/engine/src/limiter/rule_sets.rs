@@ -1,11 +1,7 @@
 //! The rule sets of a namespace: which there are, and which rules belong to each.
 
-use super::{
-    reply::{Refusal, RuleSetInfo},
-    resident_bytes::of_rule_set,
-    terms::{SERVERS_OWN_SETS, SetAuthor, SetOverrides},
-};
-use crate::{Name, Position, leftovers::Leftovers};
+use super::{reply::RuleSetInfo, terms::SetOverrides};
+use crate::{Name, Position, leftovers::Leftovers, resident};
 use alloc::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +30,7 @@ impl RuleSets {
 
     /// The resident bytes, summed up anew.
     pub(super) fn recount_bytes(&self) -> u64 {
-        self.sets.keys().map(of_rule_set).sum()
+        self.sets.keys().map(rule_set_bytes).sum()
     }
 
     pub(super) fn get(&self, set: &Name) -> Option<&StoredRuleSet> {
@@ -67,7 +63,7 @@ impl RuleSets {
     }
 
     pub(super) fn insert(&mut self, set: StoredRuleSet) {
-        let bytes = of_rule_set(&set.name);
+        let bytes = rule_set_bytes(&set.name);
         if self.sets.insert(set.name.clone(), set).is_none() {
             self.bytes += bytes;
         }
@@ -75,7 +71,7 @@ impl RuleSets {
 
     pub(super) fn remove(&mut self, set: &Name) -> Option<StoredRuleSet> {
         let removed = self.sets.remove(set)?;
-        self.bytes -= of_rule_set(set);
+        self.bytes -= rule_set_bytes(set);
         Some(removed)
     }
 
@@ -97,12 +93,9 @@ impl RuleSets {
     }
 }
 
-/// Fails if the author must not change the set: clients cannot change the server's own sets.
-pub(super) fn check_author(set: &Name, author: SetAuthor) -> Result<(), Refusal> {
-    match author {
-        SetAuthor::Client if SERVERS_OWN_SETS.contains(&set.as_str()) => {
-            Err(Refusal::RuleSetManagedByServer { set: set.clone() })
-        }
-        SetAuthor::Client | SetAuthor::Server => Ok(()),
-    }
+/// The resident bytes of a rule set without its rules.
+pub(super) fn rule_set_bytes(name: &Name) -> u64 {
+    resident::tree_slot::<(Name, StoredRuleSet)>()
+        + resident::tree_slot::<(Name, BTreeSet<Name>)>()
+        + 2 * name.heap()
 }

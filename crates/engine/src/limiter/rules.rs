@@ -1,11 +1,13 @@
 //! All rules of a namespace, by number, by name, by id and by generation, and the index that finds the matching ones.
 
 use super::{
+    groups::{GroupKey, GroupOwner},
     overrides::Overrides,
-    resident_bytes::FIRST_RULE,
-    rule::{Rule, SortedKeys, StoredRule},
-    rule_index::{RuleIndex, RuleNumber},
+    rule::{Rule, RuleNumber, SortedKeys, StoredRule},
+    rule_index::RuleIndex,
     rule_sets::RuleSets,
+    terms::Limit,
+    window::Meter,
 };
 use crate::{
     Name, Position,
@@ -14,7 +16,7 @@ use crate::{
     resident::{self, Shrink},
     small_bytes::ByteBuffer,
 };
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use core::hint::black_box;
 use hashbrown::{HashMap, HashSet};
 
@@ -43,6 +45,18 @@ pub(super) struct Rules {
     bytes: u64,
 }
 
+/// What the first rule takes besides.
+pub(super) const FIRST_RULE_BYTES: u64 = resident::first_in_vec::<Option<Rule>>()
+    + resident::first_in_tree::<(Name, RuleNumber)>()
+    + 2 * resident::first_in_hash::<(Position, RuleNumber)>()
+    + resident::first_in_hash::<(KeyValues, Vec<RuleNumber>)>()
+    + resident::first_in_hash::<(Box<[u8]>, Vec<RuleNumber>)>()
+    + resident::first_in_hash::<SortedKeys>()
+    + resident::hash_slot::<SortedKeys>();
+
+/// A limiter with nothing in it.
+pub(crate) const EMPTY_BYTES: u64 = resident::shared(size_of::<Overrides>());
+
 impl Rules {
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
@@ -59,7 +73,7 @@ impl Rules {
     /// What the first rule takes besides, and the room of removed rules: numbers are kept, so the list does not become shorter.
     fn container_bytes(&self) -> u64 {
         let room = self.free.len() as u64 * resident::vec_slot::<Option<Rule>>();
-        resident::unless_empty(self.rules.len(), FIRST_RULE) + room
+        resident::unless_empty(self.rules.len(), FIRST_RULE_BYTES) + room
     }
 
     /// The number of overrides and the resident bytes, summed up anew.
@@ -108,6 +122,16 @@ impl Rules {
 
     pub(super) fn by_generation(&self, generation: Position) -> Option<&Rule> {
         self.by_generation.get(&generation).map(|number| self.at(*number))
+    }
+
+    /// The meter of a group. `None` if its rule or override no longer exists.
+    pub(super) fn meter_of(&self, key: &GroupKey) -> Option<Meter> {
+        let (generation, override_id) = match key.owner {
+            GroupOwner::Rule(generation) => (generation, None),
+            GroupOwner::Override { generation, id } => (generation, Some(id)),
+            GroupOwner::Request(per) => return Some(Meter::of_request(Limit::Unlimited, per)),
+        };
+        self.by_generation(generation)?.meter_of(override_id, &key.values)
     }
 
     /// The active rules whose names follow `after`, by name.

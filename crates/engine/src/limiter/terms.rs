@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 /// The largest count, limit or burst: the largest integer that a JSON number carries exactly.
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
+/// The largest amount that one command takes or gives back.
+pub(super) const MAX_AMOUNT: i64 = MAX_COUNT as i64;
 
 /// A rule to be created.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,16 +2,16 @@
 //! large is refused first.
 
 use super::{
-    Limiter,
-    command::{Check, Take},
-    groups::GroupOwner,
+    check_request::{Check, Take},
+    groups::{GroupKey, GroupOwner},
     rule::Rule,
-    state::request_meter,
+    slot_queues::Slots,
+    state::Limiter,
     terms::Limit,
     window::{Meter, MeterKind},
 };
 use crate::{
-    Name,
+    Millis, Name, Time,
     answer_size::{self, AnswerBudget, TooLarge},
     key_values::KeyValues,
     slab::SlabIndex,
@@ -19,6 +19,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use core::{hint::black_box, ops::Range};
+use hashbrown::HashMap;
 
 /// An upper bound of what an answer contains for each check without its limits: a whole problem document, if refused.
 const DECISION_BYTES: usize = 512;
@@ -54,6 +55,11 @@ impl TouchedGroup {
         matches!(self.meter.kind, MeterKind::Count)
     }
 
+    /// Whether requests wait for this limit: it is enforced, and about what is in use.
+    pub(super) fn is_slot(&self) -> bool {
+        self.is_limit && self.is_count() && !self.is_shadow && self.meter.limit != Limit::Unlimited
+    }
+
     /// Whether the limit refuses the entry, as far as it was asked. A shadow limit never does.
     pub(super) fn refuses(&self) -> bool {
         self.exceeded && !self.is_shadow
@@ -80,7 +86,7 @@ impl TouchedGroups {
             match entry.limit {
                 Some(given) => {
                     budget.spend(LIMIT_BYTES + budget.text(entry.key_values.as_bytes()))?;
-                    let meter = request_meter(Limit::AtMost(given.limit), given.per);
+                    let meter = Meter::of_request(Limit::AtMost(given.limit), given.per);
                     groups.push(request_group(number as u32, &entry.key_values, given.per, meter));
                 }
                 None => {
@@ -98,6 +104,29 @@ impl TouchedGroups {
     pub(super) fn first_unmatched<'e>(&self, entries: &'e [Take]) -> Option<&'e Take> {
         let is_unmatched = |(index, _): &(usize, &Take)| range_of(&self.groups, *index).is_empty();
         entries.iter().enumerate().find(is_unmatched).map(|(_, entry)| entry)
+    }
+
+    /// The groups in which the entries wait. `None` if they would be refused even if nothing were in use. Each entry then counts for
+    /// those behind it, also in the group of a rule whose limit an override replaces.
+    pub(super) fn slots(&self, entries: &[Take]) -> Option<Slots> {
+        // For each group what the entries so far want from it, and whether it is among `slots`.
+        let mut wanted: HashMap<(GroupOwner, &KeyValues), (u64, bool)> = HashMap::new();
+        let mut slots = Vec::new();
+        for group in &self.groups {
+            let Ok(hits @ 1..) = u64::try_from(entries[group.entry as usize].hits) else { continue };
+            let (sum, is_waited_for) = wanted.entry((group.owner, &group.values)).or_default();
+            *sum = sum.saturating_add(hits);
+            if !group.is_limit || group.is_shadow {
+                continue;
+            }
+            if group.meter.exceeds(None, Time(0), *sum) {
+                return None;
+            }
+            if group.is_slot() && !core::mem::replace(is_waited_for, true) {
+                slots.push(GroupKey { owner: group.owner, values: group.values.clone() });
+            }
+        }
+        Some(Slots(slots))
     }
 
     /// Whether the answer to these checks certainly fits, whichever rules and overrides apply. False if that takes a closer
@@ -194,7 +223,7 @@ fn longest_text(bytes: usize) -> usize {
 }
 
 /// The group of a limit that comes with the request.
-fn request_group(entry: u32, key_values: &KeyValues, per: crate::Millis, meter: Meter) -> TouchedGroup {
+fn request_group(entry: u32, key_values: &KeyValues, per: Millis, meter: Meter) -> TouchedGroup {
     TouchedGroup {
         entry,
         rule: None,

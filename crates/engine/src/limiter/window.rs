@@ -29,12 +29,12 @@ pub(crate) enum GroupState {
     Sliding(Vec<(Time, u64)>),
     /// The reading of the bucket's [`BucketClock`] at which the bucket is full again. It has an order while something that was
     /// taken may be refunded.
-    Bucket { full_at: u128, order: Option<Box<TakenOrder>> },
+    Bucket { full_at: u128, order: Option<Box<RefundOrder>> },
 }
 
 /// In which order the units of a bucket were taken, as far as refunds need it. What was taken first is refilled first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct TakenOrder {
+pub(crate) struct RefundOrder {
     /// The position at which the order was begun. It identifies the order.
     begun: Position,
     /// What was missing then, and everything that was taken since.
@@ -43,7 +43,7 @@ pub(crate) struct TakenOrder {
     refunds: Vec<(u128, u128)>,
 }
 
-impl TakenOrder {
+impl RefundOrder {
     /// How much of what was taken behind this place was not refunded.
     fn behind(&self, place: u128) -> u128 {
         let later = self.refunds.iter().rev().take_while(|(end, _)| *end > place);
@@ -69,10 +69,10 @@ impl TakenOrder {
 
 /// When hits were taken from a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum TakenAt {
+pub(crate) enum RefundPlace {
     /// From a fixed or sliding window, at this time.
     Window(Time),
-    /// From a bucket: its [`TakenOrder`], the place in it right behind these hits, and their units.
+    /// From a bucket: its [`RefundOrder`], the place in it right behind these hits, and their units.
     Bucket { order: Position, end: u128, units: u128 },
 }
 
@@ -155,6 +155,11 @@ impl Meter {
             }
         };
         Meter { limit, kind }
+    }
+
+    /// The meter of a limit that comes with a request.
+    pub(crate) fn of_request(limit: Limit, per: Millis) -> Meter {
+        Meter::new(limit, Some(Window::Fixed { per }), None, BucketClock::UNUSED)
     }
 
     /// The limit as it is reported: for a bucket its burst, or 0 if it never allows anything.
@@ -360,7 +365,7 @@ impl Meter {
         state: &mut GroupState,
         now: Time,
         position: Position,
-    ) -> TakenAt {
+    ) -> RefundPlace {
         match (self.kind, after, state) {
             (
                 MeterKind::Bucket { clock, .. },
@@ -374,16 +379,16 @@ impl Meter {
                 };
                 let units = after.saturating_sub(before);
                 if units == 0 {
-                    return TakenAt::Window(now);
+                    return RefundPlace::Window(now);
                 }
                 let order = order.get_or_insert_with(|| {
                     let taken = full_at.saturating_sub(reading);
-                    Box::new(TakenOrder { begun: position, taken, refunds: Vec::new() })
+                    Box::new(RefundOrder { begun: position, taken, refunds: Vec::new() })
                 });
                 let behind = full_at.saturating_sub(*after);
-                TakenAt::Bucket { order: order.begun, end: order.taken.saturating_sub(behind), units }
+                RefundPlace::Bucket { order: order.begun, end: order.taken.saturating_sub(behind), units }
             }
-            _ => TakenAt::Window(now),
+            _ => RefundPlace::Window(now),
         }
     }
 
@@ -391,16 +396,16 @@ impl Meter {
     /// the same span of a fixed window, and in the entry or slot of that time of a sliding window. A bucket refunds neither what has been
     /// refilled since, nor what it never counted because it was empty. It refills earlier hits first, so the refund of an earlier hit lets
     /// later ones be refilled earlier.
-    pub(crate) fn refund(&self, state: &mut GroupState, now: Time, at: TakenAt, taken: u64, actual: u64) {
+    pub(crate) fn refund(&self, state: &mut GroupState, now: Time, at: RefundPlace, taken: u64, actual: u64) {
         let hits = taken.saturating_sub(actual);
         match (self.kind, state, at) {
-            (MeterKind::Fixed { per }, GroupState::Fixed { window, used }, TakenAt::Window(time))
+            (MeterKind::Fixed { per }, GroupState::Fixed { window, used }, RefundPlace::Window(time))
                 if *window == time.0 / per.0 =>
             {
                 *used = used.saturating_sub(hits);
             }
             // Later, the entry at the end of the slot may be that of somebody else.
-            (MeterKind::Sliding { per }, GroupState::Sliding(entries), TakenAt::Window(time))
+            (MeterKind::Sliding { per }, GroupState::Sliding(entries), RefundPlace::Window(time))
                 if time.after(per) > now =>
             {
                 let index = entries.partition_point(|(end, _)| *end < time);
@@ -416,7 +421,7 @@ impl Meter {
             (
                 MeterKind::Bucket { per, clock, .. },
                 GroupState::Bucket { full_at, order: Some(order) },
-                TakenAt::Bucket { order: begun, end, units },
+                RefundPlace::Bucket { order: begun, end, units },
             ) if order.begun == begun => {
                 let missing = full_at.saturating_sub(clock.read(now));
                 let left = missing.saturating_sub(order.behind(end));

@@ -1,7 +1,7 @@
 //! Two timers per namespace look after windows: one writes the states that relaxed checks have changed, one drops the
 //! windows that are back in their initial state.
 
-use super::Limiter;
+use super::state::Limiter;
 use crate::{
     Millis, Time,
     ids::NamespaceId,
@@ -61,6 +61,17 @@ impl Limiter {
             let after = if is_at_end { DROP_IDLE_AFTER } else { DROP_MORE_AFTER };
             turn.timers.set(idle_timer(turn, after), Timer::DropIdleWindows);
         }
+    }
+
+    /// Scans up to `limit` slab indexes, and drops groups that are idle or whose rule no longer exists. Returns whether the
+    /// scan has reached the end.
+    fn drop_idle(&mut self, turn: &mut Turn<'_>, limit: usize) -> bool {
+        let Limiter { rules, groups, .. } = self;
+        let now = turn.now;
+        groups.drop_idle(limit, turn.namespace, turn.changes, |key, state| match rules.meter_of(key) {
+            Some(meter) => meter.is_idle(state, now),
+            None => true,
+        })
     }
 
     /// Sets the timer that drops idle windows, if there are windows. For a limiter that was just loaded.
