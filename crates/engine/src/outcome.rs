@@ -46,14 +46,21 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The quotas that have refused the request, or items of its batch.
-    pub fn exceeded_quotas(&self) -> Vec<Quota> {
+    /// The quota that has refused the request as a whole.
+    pub(crate) fn exceeded_quota(&self) -> Option<Quota> {
         match self {
             Outcome::Ledger(Err(ledger::Refusal::QuotaExceeded(exceeded)))
             | Outcome::Limiter(Err(limiter::Refusal::QuotaExceeded(exceeded)))
             | Outcome::Locks(Err(locks::Refusal::QuotaExceeded(exceeded)))
             | Outcome::Decisions(Err(decisions::Refusal::QuotaExceeded(exceeded)))
-            | Outcome::Events(Err(events::Refusal::QuotaExceeded(exceeded))) => Vec::from([exceeded.quota]),
+            | Outcome::Events(Err(events::Refusal::QuotaExceeded(exceeded))) => Some(exceeded.quota),
+            _ => None,
+        }
+    }
+
+    /// The quotas that have refused the request, or items of its batch.
+    pub fn exceeded_quotas(&self) -> Vec<Quota> {
+        match self {
             Outcome::Ledger(Ok(ledger::Reply::Batch(items))) => {
                 let quota = |item: &Result<_, ledger::Refusal>| match item {
                     Err(ledger::Refusal::QuotaExceeded(exceeded)) => Some(exceeded.quota),
@@ -68,7 +75,7 @@ impl Outcome {
                 };
                 items.iter().filter_map(quota).collect()
             }
-            _ => Vec::new(),
+            other => other.exceeded_quota().into_iter().collect(),
         }
     }
 
@@ -94,7 +101,20 @@ impl Outcome {
 
     /// Whether the request succeeded.
     pub fn is_done(&self) -> bool {
-        self.code() == "Ok"
+        match self {
+            Outcome::Ledger(result) => result.is_ok(),
+            Outcome::Limiter(result) => result.is_ok(),
+            Outcome::Locks(result) => result.is_ok(),
+            Outcome::Events(result) => result.is_ok(),
+            Outcome::Decisions(result) => result.is_ok(),
+            Outcome::NamespaceDeleted | Outcome::Namespaces(_) | Outcome::Audit(_) => true,
+            Outcome::NamespaceNotFound
+            | Outcome::IdempotencyKeyReused
+            | Outcome::IdempotencyKeyInUse
+            | Outcome::TooManyWaiting
+            | Outcome::Unreadable
+            | Outcome::AnswerTooLarge { .. } => false,
+        }
     }
 
     /// `"Ok"`, or the error code in problem documents, metrics and logs.

@@ -165,9 +165,10 @@ impl Driver {
         for job in &mut jobs {
             match self.engine.apply(now, job, &self.nothing) {
                 Ok(Applied::Done { outcome: Outcome::Limiter(Ok(_)), .. }) => {}
-                Ok(Applied::Done { outcome: Outcome::Limiter(Err(refusal)), .. })
-                    if refusal.code() == "LimitReached" =>
-                {
+                Ok(Applied::Done {
+                    outcome: Outcome::Limiter(Err(limiter::Refusal::LimitReached(_))),
+                    ..
+                }) => {
                     refused += 1;
                 }
                 other => return Err(unexpected(other)),

@@ -56,7 +56,7 @@ pub(super) async fn checks_refused(caller: &Caller, mut checks: Vec<Check>) -> R
             Ok((decisions.len() - allowed) as u64)
         }
         Outcome::Limiter(Ok(_)) => Ok(0),
-        Outcome::Limiter(Err(refusal)) if refusal.code() == "LimitReached" => Ok(1),
+        Outcome::Limiter(Err(limiter::Refusal::LimitReached(_))) => Ok(1),
         other => Err(unexpected(other)),
     }
 }

@@ -184,7 +184,7 @@ impl Engine {
                 if let (Some(idempotency), Ok(Applied::Done { outcome, .. })) =
                     (&request.idempotency, &applied)
                     && turn.head.position != before
-                    && outcome.code() != "QuotaExceeded"
+                    && outcome.exceeded_quota().is_none()
                 {
                     idempotency::keep(turn, idempotency, outcome, replaced);
                 }

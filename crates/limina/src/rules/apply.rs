@@ -61,7 +61,7 @@ struct Pending {
 enum State {
     New,
     Refused(Refusal),
-    Unavailable(&'static str),
+    Unavailable { code: &'static str, is_storage_full: bool },
 }
 
 impl Applier {
@@ -79,7 +79,7 @@ impl Applier {
             self.apply_due(|_| {}).await;
             let may_wait = |pending: &Pending| match &pending.state {
                 State::Refused(_) => true,
-                State::Unavailable(code) => *code == Unavailable::StorageFull.code(),
+                State::Unavailable { is_storage_full, .. } => *is_storage_full,
                 State::New => false,
             };
             if self.pending.values().all(may_wait) {
@@ -183,9 +183,9 @@ impl Applier {
                     );
                 }
             }
-            Answer::Unavailable(code) => {
+            Answer::Unavailable { code, is_storage_full } => {
                 pending.next = Instant::now() + INTERVAL / 2;
-                let state = State::Unavailable(code);
+                let state = State::Unavailable { code, is_storage_full };
                 if std::mem::replace(&mut pending.state, state.clone()) != state {
                     tracing::warn!(namespace = %name, rule_set = self.set.name, code, "the rule set could not be applied yet; trying again");
                 }
@@ -220,7 +220,10 @@ enum Answer {
     Applied(SetChanges),
     Refused(Refusal),
     /// A later attempt may succeed.
-    Unavailable(&'static str),
+    Unavailable {
+        code: &'static str,
+        is_storage_full: bool,
+    },
 }
 
 /// Makes the set in this namespace exactly these rules, or deletes it if there are none, so that a namespace that the
@@ -244,8 +247,11 @@ async fn apply(service: &Service, set: OwnSet, namespace: Name, rules: Vec<SetRu
         Ok(Outcome::Limiter(Err(Refusal::RuleSetNotFound { .. }))) => Answer::Applied(SetChanges::default()),
         Ok(Outcome::Limiter(Err(refusal))) => Answer::Refused(refusal),
         // For example, a namespace that is being deleted.
-        Ok(other) => Answer::Unavailable(other.code()),
-        Err(unavailable) => Answer::Unavailable(unavailable.code()),
+        Ok(other) => Answer::Unavailable { code: other.code(), is_storage_full: false },
+        Err(unavailable) => Answer::Unavailable {
+            code: unavailable.code(),
+            is_storage_full: unavailable == Unavailable::StorageFull,
+        },
     }
 }
 
