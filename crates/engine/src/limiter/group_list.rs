@@ -7,6 +7,7 @@
 use super::{
     command::Command,
     groups::{GroupKey, GroupOwner},
+    lists::find_rule,
     reply::{GroupId, GroupInfo, Refusal, Reply, Usage},
     rule::Rule,
     slot_queues::SlotQueues,
@@ -28,7 +29,7 @@ pub(super) fn groups(
     above: Option<Usage>,
     page: &Page<GroupId>,
 ) -> Result<Reply, Refusal> {
-    let rule = limiter.rule(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() })?;
+    let rule = find_rule(limiter, name)?;
     let from = page.after.map_or(0, |GroupId(after)| after.saturating_add(1));
     // The bound is one of indexes, because many of them may be unused.
     let until = from.saturating_add(LOOKED_AT as SlabIndex);

@@ -28,7 +28,7 @@ pub(super) fn override_of(limiter: &Limiter, rule: &Name, name: &Name) -> Result
     }
 }
 
-fn find_rule<'a>(limiter: &'a Limiter, name: &Name) -> Result<&'a Rule, Refusal> {
+pub(super) fn find_rule<'a>(limiter: &'a Limiter, name: &Name) -> Result<&'a Rule, Refusal> {
     limiter.rule(name).ok_or_else(|| Refusal::RuleNotFound { rule: name.clone() })
 }
 
