@@ -90,10 +90,10 @@ pub(crate) fn continue_backfill(limiter: &mut Limiter, turn: &mut Turn<'_>, slic
             let result = end(limiter, turn, backfill, counted.err());
             limiter.rule_changes.completed.push((wait, result));
         }
-    } else if let Some(QueuedChange { wait, change, .. }) = limiter.rule_changes.pop() {
-        if let Attempt::Done(result) = attempt(limiter, turn, &change, wait, slice) {
-            limiter.rule_changes.completed.push((wait, result));
-        }
+    } else if let Some(QueuedChange { wait, change, .. }) = limiter.rule_changes.pop()
+        && let Attempt::Done(result) = attempt(limiter, turn, &change, wait, slice)
+    {
+        limiter.rule_changes.completed.push((wait, result));
     }
 }
 

@@ -382,7 +382,7 @@ fn lease(limiter: &Limiter, new: &NewPart<'_>) -> Lease {
     let mut text = format!("operation-{}-{}", new.token.0, new.place);
     let id = loop {
         let id = Name::new(&text).expect("it is short and has no control characters");
-        if !limiter.leases.get(&id).is_some() {
+        if limiter.leases.get(&id).is_none() {
             break id;
         }
         text.push('+');
