@@ -61,19 +61,19 @@ impl Outcome {
     /// The quotas that have refused the request, or items of its batch.
     pub fn exceeded_quotas(&self) -> Vec<Quota> {
         match self {
-            Outcome::Ledger(Ok(ledger::Reply::Batch(items))) => {
-                let quota = |item: &Result<_, ledger::Refusal>| match item {
-                    Err(ledger::Refusal::QuotaExceeded(exceeded)) => Some(exceeded.quota),
+            Outcome::Ledger(Ok(ledger::Reply::Batch(items))) => quotas_of(items, |refusal| match refusal {
+                ledger::Refusal::QuotaExceeded(exceeded) => Some(exceeded.quota),
+                _ => None,
+            }),
+            Outcome::Limiter(Ok(limiter::Reply::Batch(items))) => quotas_of(items, |refusal| match refusal {
+                limiter::Refusal::QuotaExceeded(exceeded) => Some(exceeded.quota),
+                _ => None,
+            }),
+            Outcome::Decisions(Ok(decisions::Reply::Batch(items))) => {
+                quotas_of(items, |refusal| match refusal {
+                    decisions::Refusal::QuotaExceeded(exceeded) => Some(exceeded.quota),
                     _ => None,
-                };
-                items.iter().filter_map(quota).collect()
-            }
-            Outcome::Limiter(Ok(limiter::Reply::Batch(items))) => {
-                let quota = |item: &Result<_, limiter::Refusal>| match item {
-                    Err(limiter::Refusal::QuotaExceeded(exceeded)) => Some(exceeded.quota),
-                    _ => None,
-                };
-                items.iter().filter_map(quota).collect()
+                })
             }
             other => other.exceeded_quota().into_iter().collect(),
         }
@@ -143,6 +143,11 @@ impl Outcome {
     }
 }
 
+/// The quotas that have refused items of a batch.
+fn quotas_of<T, R>(items: &[Result<T, R>], quota: impl Fn(&R) -> Option<Quota>) -> Vec<Quota> {
+    items.iter().filter_map(|item| quota(item.as_ref().err()?)).collect()
+}
+
 /// A namespace in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceInfo {
@@ -150,4 +155,26 @@ pub struct NamespaceInfo {
     pub name: Name,
     /// The position of the namespace's last change.
     pub position: Position,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quotas::QuotaExceeded;
+    use alloc::vec;
+
+    #[test]
+    fn a_batch_tells_the_quotas_that_refused_its_items() {
+        let exceeded = QuotaExceeded { quota: Quota::Rules, limit: 1, used: 1 };
+        let batches = [
+            Outcome::Ledger(Ok(ledger::Reply::Batch(vec![Err(ledger::Refusal::QuotaExceeded(exceeded))]))),
+            Outcome::Limiter(Ok(limiter::Reply::Batch(vec![Err(limiter::Refusal::QuotaExceeded(exceeded))]))),
+            Outcome::Decisions(Ok(decisions::Reply::Batch(vec![Err(decisions::Refusal::QuotaExceeded(
+                exceeded,
+            ))]))),
+        ];
+        for batch in batches {
+            assert_eq!(batch.exceeded_quotas(), [Quota::Rules], "{}", batch.family());
+        }
+    }
 }
