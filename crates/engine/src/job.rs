@@ -93,9 +93,12 @@ impl Job {
         (self.kept_results, self.restored) = (0, 0);
     }
 
-    /// About how much work the request is, as a whole: [`Request::weight`].
+    /// About how much work is left: [`Request::weight`], without the items of a batch that are decided.
     pub fn weight(&self) -> usize {
-        self.weight
+        match self.request.command.as_batch() {
+            Some(batch) => self.weight.saturating_sub(self.weight * self.done() / batch.len().max(1)),
+            None => self.weight,
+        }
     }
 
     /// The outcome of a batch's items from the item `from` on, as far as they are decided.

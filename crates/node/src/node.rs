@@ -90,7 +90,7 @@ impl Node {
 
         service.start(sharding, None);
         let tasks = opened.into_iter().map(|(shard, store, engine)| {
-            let (sender, receiver) = service::shard_channel(options.queue.clone());
+            let (sender, receiver) = service::shard_channel(options.queue.clone(), metrics.clone());
             service.set_location(shard, Location::Local(Arc::new(sender)));
             let mut driver = Driver::new(shard, store, context.clone(), receiver);
             driver.set_gauges(&engine);

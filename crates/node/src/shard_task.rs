@@ -127,7 +127,8 @@ impl<S: Journal + Table + Tenure> ShardTask<S> {
             }
         };
         let (store, engine) = self.jump_if_restored(store, engine).await?;
-        let (sender, receiver) = service::shard_channel(self.options.queue.clone());
+        let metrics = self.context.metrics.clone();
+        let (sender, receiver) = service::shard_channel(self.options.queue.clone(), metrics);
         self.stores.insert(shard, store.clone());
         let driver = Driver::new(shard, store.clone(), self.context.clone(), receiver);
         self.context.service.set_location(shard, Location::Local(Arc::new(sender)));

@@ -47,8 +47,8 @@ pub enum Output<T> {
         /// The outcome of the items that are decided now.
         outcome: Outcome,
     },
-    /// A slice of a batch or a long request is done, and [`Shard::poll`](crate::Shard::poll) would go on with its namespace. Before that,
-    /// give the shard what has arrived meanwhile: other namespaces go first.
+    /// A slice of a batch or a long request is done. Before the driver calls [`Shard::poll`](crate::Shard::poll) again, it should let other
+    /// tasks have a turn: what they send meanwhile to other namespaces goes first.
     Unfinished,
     /// Carry out an effect.
     Effect(Effect),

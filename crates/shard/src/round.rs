@@ -1,9 +1,10 @@
 //! Rounds: which timers and requests are taken together, and how they are applied.
 
 use crate::{
+    fair_queue::{FairQueue, RoundSize},
     open::Open,
     output::{Failure, Output, undecided},
-    queue::{Queue, RoundSize},
+    requests::Requests,
     shard::Options,
 };
 use limina_engine::{Applied, Due, Job, Missing, Name, Read, Time, timers::TimerKey};
@@ -51,7 +52,7 @@ impl<T> Open<T> {
     pub(crate) fn take_round(
         &mut self,
         now: Time,
-        queue: &mut Queue<T>,
+        requests: &mut impl Requests<T>,
         options: &Options,
         scope: WriteScope,
         may_sweep: bool,
@@ -59,7 +60,7 @@ impl<T> Open<T> {
     ) -> bool {
         // Several rounds of one batch may read the clock, and shard time must never go back.
         let now = now.max(self.engine.time());
-        if self.has_nothing_to_take(now, queue) {
+        if self.has_nothing_to_take(now, requests) {
             (self.is_behind, self.lags_at) = (false, None);
             return false;
         }
@@ -75,7 +76,7 @@ impl<T> Open<T> {
             // to before all of them, so nothing can be read until there is space.
             let is_parted = scope == WriteScope::Nothing
                 && self.engine.next_due().is_some_and(|due| due <= self.engine.time());
-            refused = self.take_waiting(queue, options, scope, is_parted, &mut work, outputs);
+            refused = self.take_waiting(requests, options, scope, is_parted, &mut work, outputs);
             if scope != WriteScope::Nothing {
                 self.take_background(may_sweep, &mut work);
             }
@@ -89,8 +90,8 @@ impl<T> Open<T> {
     }
 
     /// Whether a round at this instant would be empty. A shard is polled several times for each request, mostly for nothing.
-    fn has_nothing_to_take(&self, now: Time, queue: &Queue<T>) -> bool {
-        queue.is_empty()
+    fn has_nothing_to_take(&self, now: Time, requests: &impl Requests<T>) -> bool {
+        !requests.may_be_taken()
             && self.engine.next_due().is_none_or(|due| due > now)
             && !self.engine.has_background()
     }
@@ -128,7 +129,7 @@ impl<T> Open<T> {
     /// whether any was rejected.
     fn take_waiting(
         &mut self,
-        queue: &mut Queue<T>,
+        requests: &mut impl Requests<T>,
         options: &Options,
         scope: WriteScope,
         is_parted: bool,
@@ -140,25 +141,22 @@ impl<T> Open<T> {
         let size = RoundSize {
             requests: options.max_batch.saturating_sub(self.building.count),
             work: options.max_batch_work.saturating_sub(work_so_far),
-            slice: self.engine.slice_work(),
         };
         let mut refused = false;
-        queue.take_round(&size, |ticket, job| {
+        for (ticket, job) in requests.take_round(size) {
             let may_write = match scope {
                 WriteScope::All => true,
                 WriteScope::Reserve => job.request.is_allowed_when_full() || job.may_be_partly_done(),
                 WriteScope::Nothing => false,
             };
-            let is_refused = is_parted || (job.request.is_write() && !may_write);
-            if is_refused {
+            if is_parted || (job.request.is_write() && !may_write) {
                 refused = true;
                 outputs.push_back(undecided(ticket, failure_of(&job, Failure::StorageFull)));
                 self.engine.give_up(&job);
             } else {
                 work.push_back(Work::Request(ticket, job));
             }
-            !is_refused
-        });
+        }
         refused
     }
 
@@ -187,7 +185,7 @@ impl<T> Open<T> {
         &mut self,
         may_relax: bool,
         options: &Options,
-        queue: &mut Queue<T>,
+        requests: &mut impl Requests<T>,
         outputs: &mut VecDeque<Output<T>>,
     ) -> Option<Output<T>> {
         let mut round = self.round.take()?;
@@ -199,35 +197,46 @@ impl<T> Open<T> {
         while reads.is_empty()
             && let Some(mut work) = round.work.pop_front()
         {
-            let (done_before, may_be_partly_stored) = (work.done(), work.may_be_partly_done());
-            match self.apply(round.now, &mut work) {
+            let (done_before, weight_before) = (work.done(), work.weight());
+            let may_be_partly_stored = work.may_be_partly_done();
+            let applied = match self.apply(round.now, &mut work) {
+                Ok(applied) => applied,
                 Err(Missing(more)) => {
                     reads = more;
                     round.work.push_front(work);
                     continue;
                 }
-                Ok(Some(Applied::Unfinished)) => {
+            };
+            let spent = self.engine.take_work();
+            self.building.work += spent;
+            let is_long = spent > self.engine.slice_work() || matches!(applied, Some(Applied::Unfinished));
+            let ends_turn_of = work.namespace().filter(|_| is_long).cloned();
+            let mut unfinished = None;
+            match (work, applied) {
+                (Work::Request(ticket, job), Some(Applied::Unfinished)) => {
                     self.building.is_empty = false;
-                    self.building.work += self.engine.take_work();
-                    self.put_back_unfinished(&mut round, work, done_before, options, queue, outputs);
+                    self.report_slice(round.now, &job, done_before, options, outputs);
+                    unfinished = Some((ticket, job));
                     // A slice of decisions may have ended what others wait for.
                     self.record_completions(round.now);
                 }
-                Ok(mut applied) => {
+                (work, mut applied) => {
                     if let Some(Applied::Done { is_relaxed, .. }) = &mut applied {
                         *is_relaxed &= may_relax;
                     }
-                    let spent = self.engine.take_work();
-                    self.building.work += spent;
-                    let is_long = spent > self.engine.slice_work();
-                    let namespace = work.namespace().filter(|_| is_long).cloned();
                     self.record_decision(round.now, work, may_be_partly_stored, applied, outputs);
-                    if let Some(namespace) = namespace {
-                        put_back(&mut round, &namespace, queue);
-                        queue.end_turn(&namespace);
-                        outputs.push_back(Output::Unfinished);
-                    }
                 }
+            }
+            if let Some(namespace) = ends_turn_of {
+                // Nothing of the namespace comes between two slices of a batch, so what the round has taken goes back behind it.
+                requests.with_queue(|queue| {
+                    put_back(&mut round, |other| *other == namespace, queue);
+                    if let Some((ticket, job)) = unfinished {
+                        queue.put_back_unfinished(&namespace, job.weight(), (ticket, job));
+                    }
+                    queue.settle(&namespace, weight_before, spent);
+                });
+                outputs.push_back(Output::Unfinished);
             }
             // Shard time has reached this round's instant, and nothing due by then may be left when a client of the round is
             // answered. So the round ends before its timers are done only if they have written as much as a batch may have: then
@@ -238,11 +247,8 @@ impl<T> Open<T> {
                 None => false,
             };
             if is_over {
-                for work in round.work.drain(..).rev() {
-                    if let Work::Request(ticket, job) = work {
-                        queue.push_front(ticket, job);
-                    }
-                }
+                requests.with_queue(|queue| put_back(&mut round, |_| true, queue));
+                round.work.clear();
             }
         }
         if reads.is_empty() {
@@ -253,33 +259,21 @@ impl<T> Open<T> {
         Some(Output::Fetch(reads))
     }
 
-    /// Puts a batch that is not finished back into the queue, before all other requests of its namespace. Those that the
-    /// round has taken already go back behind it, so that nothing comes between two slices of the batch.
-    fn put_back_unfinished(
+    /// Reports what a slice of a batch has decided, if anything.
+    fn report_slice(
         &mut self,
-        round: &mut Round<T>,
-        work: Work<T>,
+        at: Time,
+        job: &Job,
         done_before: usize,
         options: &Options,
-        queue: &mut Queue<T>,
         outputs: &mut VecDeque<Output<T>>,
     ) {
-        let Work::Request(ticket, job) = work else { return };
         let from = done_before.max(job.restored());
         if options.reports_slices && job.done() > from {
             self.decisions += 1;
-            outputs.push_back(Output::Slice {
-                request: job.request.clone(),
-                at: round.now,
-                order: self.decisions,
-                from,
-                outcome: job.results_from(from),
-            });
-        } else {
-            outputs.push_back(Output::Unfinished);
+            let (order, outcome) = (self.decisions, job.results_from(from));
+            outputs.push_back(Output::Slice { request: job.request.clone(), at, order, from, outcome });
         }
-        put_back(round, &job.request.namespace, queue);
-        queue.push_unfinished(ticket, job);
     }
 
     /// Records that the round needs and that were not fetched yet. The engine knows at once what a write needs, so it
@@ -306,16 +300,15 @@ impl<T> Open<T> {
     }
 }
 
-/// Puts the requests of a namespace that the round has not begun back into the queue.
-fn put_back<T>(round: &mut Round<T>, namespace: &Name, queue: &mut Queue<T>) {
-    let is_behind = |work: &Work<T>| work.namespace() == Some(namespace);
-    if round.work.iter().any(is_behind) {
-        let (behind, others) = round.work.drain(..).partition::<Vec<_>, _>(is_behind);
-        round.work.extend(others);
-        for work in behind.into_iter().rev() {
-            if let Work::Request(ticket, job) = work {
-                queue.push_front(ticket, job);
+/// Puts the requests of these namespaces that the round has not begun back into the queue.
+fn put_back<T>(round: &mut Round<T>, is_of: impl Fn(&Name) -> bool, queue: &mut FairQueue<(T, Job)>) {
+    for work in std::mem::take(&mut round.work).into_iter().rev() {
+        match work {
+            Work::Request(ticket, job) if is_of(&job.request.namespace) => {
+                let namespace = job.request.namespace.clone();
+                queue.put_back(&namespace, job.weight(), (ticket, job));
             }
+            work => round.work.push_front(work),
         }
     }
 }
@@ -326,6 +319,13 @@ impl<T> Work<T> {
         match self {
             Work::Request(_, job) => Some(&job.request.namespace),
             Work::Due(_) => None,
+        }
+    }
+
+    fn weight(&self) -> usize {
+        match self {
+            Work::Request(_, job) => job.weight(),
+            Work::Due(_) => 0,
         }
     }
 

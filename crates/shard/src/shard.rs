@@ -1,20 +1,19 @@
-//! The shard: a queue of requests, and the state machine that its driver feeds and polls.
+//! The shard: the state machine that its driver feeds and polls.
 
 use crate::{
     batch::{Batch, PendingReply},
+    fair_queue::FairQueue,
     open::Open,
     output::{Failure, Loss, Opening, Output, Reply, undecided},
-    queue::Queue,
+    requests::Requests,
     round::{Work, WriteScope, failure_of},
 };
-use limina_engine::{Engine, Fetched, Job, Millis, Name, Read, ReadResult, Request, Time};
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use limina_engine::{Engine, Fetched, Job, Millis, Read, ReadResult, Request, Time};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Limits of a shard.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The maximum number of waiting requests. Further requests are rejected at once.
-    pub max_queue: usize,
     /// The maximum number of requests and timers in one append.
     pub max_batch: usize,
     /// The approximate work of the engine for one append, in units of about a microsecond. A batch with more work is done
@@ -34,7 +33,6 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            max_queue: 16_384,
             max_batch: 8_192,
             max_batch_work: 16_384,
             max_batch_bytes: 64 << 20,
@@ -45,11 +43,11 @@ impl Default for Options {
     }
 }
 
-/// One shard: its queue, its engine, and the batches on their way. `T` identifies the sender of a request (its
-/// *ticket*).
-pub struct Shard<T> {
+/// One shard: its engine, and the batches on their way. `T` identifies the sender of a request (its *ticket*), and `Q` is where
+/// the requests wait.
+pub struct Shard<T, Q = FairQueue<(T, Job)>> {
     options: Options,
-    queue: Queue<T>,
+    requests: Q,
     open: Option<Open<T>>,
     has_space: bool,
     /// An append found no space at all, not even for due timers.
@@ -64,11 +62,25 @@ pub struct Shard<T> {
 }
 
 impl<T> Shard<T> {
-    /// Creates a shard that is not open yet. It already accepts requests into its queue.
+    /// Creates a shard with a queue of its own. It is not open yet, and already accepts requests into its queue.
     pub fn new(options: Options) -> Shard<T> {
+        Shard::with_requests(options, FairQueue::default())
+    }
+
+    /// Adds a request to the queue. The queue has no bounds: whether a request may wait is decided before.
+    pub fn handle_request(&mut self, ticket: T, request: impl Into<Box<Request>>) {
+        let job = Job::new(request);
+        let namespace = job.request.namespace.clone();
+        self.requests.push(&namespace, job.weight(), (ticket, job));
+    }
+}
+
+impl<T, Q: Requests<T>> Shard<T, Q> {
+    /// Creates a shard that takes these requests. It is not open yet.
+    pub fn with_requests(options: Options, requests: Q) -> Shard<T, Q> {
         Shard {
             options,
-            queue: Queue::new(),
+            requests,
             open: None,
             has_space: true,
             is_out_of_space: false,
@@ -136,15 +148,14 @@ impl<T> Shard<T> {
         });
     }
 
-    /// Accepts a request, or returns the ticket if the queue is full. A request that cancels an earlier one is always
-    /// accepted; there cannot be more of them than there were earlier requests.
-    pub fn handle_request(&mut self, ticket: T, request: impl Into<Box<Request>>) -> Result<(), T> {
-        let request = request.into();
-        if self.queue.len() >= self.options.max_queue && !request.is_cancellation() {
-            return Err(ticket);
-        }
-        self.queue.push_back(ticket, Job::new(request));
-        Ok(())
+    /// The requests that wait.
+    pub fn requests(&mut self) -> &mut Q {
+        &mut self.requests
+    }
+
+    /// Whether the next poll may begin a round with requests that wait.
+    pub fn wants_requests(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.round.is_none() && !open.is_full(&self.options))
     }
 
     /// The answers to an [`Output::Fetch`].
@@ -200,21 +211,25 @@ impl<T> Shard<T> {
         // Requests that were to be answered later have changed nothing yet.
         let waiting = open.waiting.into_values();
         self.outputs.extend(waiting.map(|ticket| undecided(ticket, Failure::Unavailable)));
-        // Requests that are not decided go back to the queue, those of the current round first. Of a batch, the first items
-        // may be stored. With an idempotency key it continues behind them. Without one it cannot be known which they are.
+        // Requests that were taken and not decided go to the head of the queue, those of the current round first. Of a batch, the
+        // first items may be stored. With an idempotency key it continues behind them. Without one it cannot be known which they are.
         let round = open.round.into_iter().flat_map(|round| round.work);
         let taken = round.filter_map(|work| match work {
             Work::Request(ticket, job) => Some((ticket, job)),
             Work::Due(_) => None,
         });
-        let waiting: Vec<(T, Job)> = taken.chain(self.queue.drain()).collect();
-        for (ticket, job) in waiting {
-            if job.is_partly_done() && job.request.idempotency.is_none() {
-                self.outputs.push_back(undecided(ticket, Failure::OutcomeUnknown));
-            } else {
-                self.queue.push_back(ticket, job.restart());
+        self.requests.with_queue(|queue| {
+            let taken: Vec<(T, Job)> = taken.chain(queue.remove_taken()).collect();
+            for (ticket, job) in taken.into_iter().rev() {
+                if job.is_partly_done() && job.request.idempotency.is_none() {
+                    self.outputs.push_back(undecided(ticket, Failure::OutcomeUnknown));
+                } else {
+                    let job = job.restart();
+                    let namespace = job.request.namespace.clone();
+                    queue.put_back_unfinished(&namespace, job.weight(), (ticket, job));
+                }
             }
-        }
+        });
         Some(open.engine)
     }
 
@@ -251,8 +266,12 @@ impl<T> Shard<T> {
 
     /// Fails all undecided requests, if the shard cannot be opened or is being closed.
     pub fn reject_waiting(&mut self, failure: Failure) {
-        let waiting = self.queue.drain();
-        self.outputs.extend(waiting.map(|(ticket, job)| undecided(ticket, failure_of(&job, failure))));
+        for (ticket, job) in self.requests.with_queue(FairQueue::drain) {
+            if let Some(open) = &mut self.open {
+                open.engine.give_up(&job);
+            }
+            self.outputs.push_back(undecided(ticket, failure_of(&job, failure)));
+        }
     }
 
     /// Begins a planned stop. Accepted requests are answered, requests that wait for locks fail, and background work is
@@ -272,19 +291,11 @@ impl<T> Shard<T> {
         any
     }
 
-    /// The number of waiting requests whose namespaces are not held up.
-    pub fn ready_len(&self) -> usize {
-        self.queue.ready_len()
-    }
-
-    /// The namespaces whose new requests would wait behind one that is done in part.
-    pub fn held_up(&self) -> &HashSet<Name> {
-        self.queue.held_up()
-    }
-
     /// Whether nothing waits to be decided or persisted, or is in flight.
-    pub fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.outputs.is_empty() && self.open.as_ref().is_none_or(Open::is_stored)
+    pub fn is_idle(&mut self) -> bool {
+        self.outputs.is_empty()
+            && self.open.as_ref().is_none_or(Open::is_stored)
+            && self.requests.with_queue(|queue| queue.is_empty())
     }
 
     /// Whether the shard is open, its memory agrees with what is stored, and no request waits for an answer that comes later. There
@@ -332,7 +343,8 @@ impl<T> Shard<T> {
                 if round.is_fetching {
                     return None;
                 }
-                let fetch = open.run_round(self.may_relax, &self.options, &mut self.queue, &mut self.outputs);
+                let fetch =
+                    open.run_round(self.may_relax, &self.options, &mut self.requests, &mut self.outputs);
                 self.outputs.extend(fetch);
                 continue;
             }
@@ -344,7 +356,8 @@ impl<T> Shard<T> {
             let now = open.stopped_at.unwrap_or(now);
             if !open.is_full(&self.options) {
                 let may_sweep = !self.is_closing;
-                if open.take_round(now, &mut self.queue, &self.options, scope, may_sweep, &mut self.outputs) {
+                let (requests, outputs) = (&mut self.requests, &mut self.outputs);
+                if open.take_round(now, requests, &self.options, scope, may_sweep, outputs) {
                     continue;
                 }
             }
@@ -397,7 +410,7 @@ mod tests {
             let command = limina_engine::locks::Command::Get(Name::new("a").expect("a valid name"));
             let namespace = Name::new("n").expect("a valid name");
             let request = Request::new(namespace, Command::Locks(command));
-            assert!(shard.handle_request((), request).is_ok(), "the queue is empty");
+            shard.handle_request((), request);
             assert!(matches!(shard.poll(Time(1)), Some(Output::Confirm)));
             shard.handle_persisted();
             while shard.poll(Time(1)).is_some() {}

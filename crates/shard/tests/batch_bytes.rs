@@ -31,7 +31,7 @@ fn a_batch_ends_where_it_has_enough_bytes() {
         let engine = Engine::open(EngineOptions::default(), []).unwrap();
         shard.handle_opened(engine, Time(1), Opening::Interrupted);
         for number in 0..REQUESTS {
-            shard.handle_request(number, large(number)).unwrap();
+            shard.handle_request(number, large(number));
         }
         let (mut appends, mut answered) = (Vec::new(), Vec::new());
         while let Some(output) = shard.poll(Time(1)) {
@@ -70,14 +70,14 @@ fn timers_that_are_due_together_are_split_into_batches_too() {
     let engine = Engine::open(EngineOptions::default(), []).unwrap();
     shard.handle_opened(engine, Time(1), Opening::Interrupted);
     for number in 0..REQUESTS {
-        shard.handle_request(number, large(number)).unwrap();
+        shard.handle_request(number, large(number));
     }
     while let Some(output) = shard.poll(Time(1)) {
         if let Output::Append { .. } = output {
             shard.handle_persisted();
         }
     }
-    shard.handle_request(0, large(0)).unwrap();
+    shard.handle_request(0, large(0));
     let (mut appends, mut is_answered) = (0, false);
     while let Some(output) = shard.poll(Time(20_000)) {
         match output {
@@ -126,7 +126,7 @@ fn a_batch_that_writes_nothing_is_never_full() {
         large(0),
     ];
     for (number, request) in requests.into_iter().enumerate() {
-        shard.handle_request(number, request).unwrap();
+        shard.handle_request(number, request);
         let mut answered = false;
         while let Some(output) = shard.poll(Time(1)) {
             match output {

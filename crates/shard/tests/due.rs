@@ -62,7 +62,7 @@ fn store(stored: &mut BTreeMap<Bytes, Option<Bytes>>, writes: &Writes) {
 }
 
 fn ask(shard: &mut Shard<()>, command: events::Command) {
-    shard.handle_request((), request(command)).unwrap();
+    shard.handle_request((), request(command));
 }
 
 /// Carries out everything that is to be done at this time. Returns the replies.

@@ -24,7 +24,7 @@ use crate::{
     memory::{Account, Kind},
     metrics::ShardGauges,
     opener::Opener,
-    service::{Cost, NotDecided, ShardReceiver, Submission, TakenRequests, Ticket},
+    service::{NotDecided, ShardReceiver, Ticket},
 };
 use alarm::Alarm;
 use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time, engine::is_kept_by_id, record};
@@ -49,16 +49,6 @@ const ROOM_PAUSE: Duration = Duration::from_millis(200);
 
 /// How long to wait before looking again whether the store is ready for sweeps.
 const SWEEP_PAUSE: Duration = Duration::from_millis(500);
-
-/// The most that is taken from the queue at a time. A larger request is taken alone.
-///
-/// What waits in the queue is ordered and refused by the queue's rules, so only a little of it is taken at once: a small part
-/// of what an append may cover. While an append is in flight, more of it follows.
-const ROUND: Cost = Cost { weight: 2_048, bytes: 8 << 20 };
-
-/// No more is taken while this many requests are in the shard's own queue, because they did not fit into the batch. A
-/// request that is done in slices does not count, nor does what waits behind it: other namespaces go first between two slices.
-const MAX_IN_SHARD: usize = 4;
 
 /// How long the task runs without giving other tasks of its thread a turn, if requests wait all the time.
 const MAX_RUN: Duration = Duration::from_millis(5);
@@ -165,11 +155,9 @@ pub(crate) struct Driver<J, T> {
     /// microseconds of the monotonic clock.
     served_since: u64,
     opener: Opener,
-    options: Options,
     quotas: Arc<QuotaTable>,
     audit_kept: Millis,
-    receiver: ShardReceiver,
-    shard: Shard<Ticket>,
+    shard: Shard<Ticket, ShardReceiver>,
     fetching: InFlight<Vec<(Read, ReadResult)>>,
     persisting: InFlight<Result<(), Loss>>,
     /// When the last append or confirm began.
@@ -222,11 +210,9 @@ impl<J: Journal, T: Table> Driver<J, T> {
             tenure_guard,
             interruptions,
             opener,
-            shard: Shard::new(options.clone()),
-            options,
+            shard: Shard::with_requests(options, receiver),
             quotas,
             audit_kept,
-            receiver,
             fetching: None,
             persisting: None,
             persisting_since: Instant::now(),
@@ -317,10 +303,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 next.into_iter().chain(do_sweeps_wait.then_some(SWEEP_PAUSE)).min()
             };
             alarm.set(wakeup.map(|span| polled_at + span));
-            // While the shard is being opened, requests stay in the queue, which refuses more of them when that takes long.
-            let takes = self.shard.engine().is_some() || is_stopping || news.is_store_away();
-            let held_up = self.shard.held_up().clone();
-            let wants_more = takes && !is_closed && self.shard.ready_len() < MAX_IN_SHARD;
+            // While the shard is being opened, requests stay in the queue, and more of them are refused when that takes long. While the
+            // store is away, they are rejected.
+            let wants_requests = !is_unfinished && (self.shard.wants_requests() || news.is_store_away());
+            busy_since =
+                if self.shard.requests().left_some() { busy_since.or(Some(polled_at)) } else { None };
             if busy_since.is_some_and(|since| polled_at - since > MAX_RUN) {
                 tokio::task::yield_now().await;
                 busy_since = Some(Instant::now());
@@ -360,20 +347,14 @@ impl<J: Journal, T: Table> Driver<J, T> {
                             self.end();
                             return Ok(Closed::Interrupted);
                         }
-                        self.reject_waiting();
+                        self.shard.reject_waiting(Failure::Unavailable);
                         self.reopen(REOPEN_PAUSE, None);
                     }
                 },
                 () = tokio::task::yield_now(), if is_unfinished || gives_way => {}
-                () = self.receiver.changed(wants_more, &held_up), if !has_news => {
-                    let received = self.receiver.receive(wants_more.then_some(ROUND), &held_up);
-                    received.cancellations.into_iter().for_each(|submission| self.handle_request(submission));
-                    if let Some(requests) = received.taken {
-                        is_closed = requests.was_last;
-                        busy_since = if requests.left_some { busy_since.or(Some(polled_at)) } else { None };
-                        self.handle_taken(requests);
-                        self.handle_store_away(news.is_store_away());
-                    }
+                has_ended = self.shard.requests().changed(is_closed), if wants_requests && !has_news => {
+                    is_closed |= has_ended;
+                    self.handle_store_away(news.is_store_away());
                 }
                 () = alarm.rings() => {}
                 () = news.changed() => {
@@ -386,7 +367,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                             is_stopping = true;
                             self.shard.handle_closing();
                             // Requests that are in the channel are still received. Later ones are rejected by the channel.
-                            self.receiver.close();
+                            self.shard.requests().close();
                         }
                         None => {}
                     }
@@ -416,31 +397,6 @@ impl<J: Journal, T: Table> Driver<J, T> {
         now
     }
 
-    /// Begins requests from the queue, and refuses those that have waited for too long.
-    fn handle_taken(&mut self, TakenRequests { taken, overloaded, .. }: TakenRequests) {
-        let metrics = &self.metrics.requests;
-        metrics.queue_wait_seconds.observe(taken.longest_wait.as_secs_f64());
-        metrics.abandoned.inc_by(taken.gone.len() as u64);
-        for (ticket, _) in taken.late {
-            let _client_gone = ticket.send(Err(NotDecided::Late(overloaded)));
-        }
-        taken.begin.into_iter().for_each(|submission| self.handle_request(submission));
-    }
-
-    fn handle_request(&mut self, (ticket, request): Submission) {
-        if let Err(ticket) = self.shard.handle_request(ticket, request) {
-            let _client_gone = ticket.send(Err(NotDecided::Failed(Failure::Unavailable)));
-        }
-    }
-
-    /// Rejects all requests that are not decided: nothing was done.
-    fn reject_waiting(&mut self) {
-        for (ticket, _) in self.receiver.drain() {
-            let _client_gone = ticket.send(Err(NotDecided::Failed(Failure::Unavailable)));
-        }
-        self.shard.reject_waiting(Failure::Unavailable);
-    }
-
     fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
         engine.set_quotas(self.quotas.clone());
         engine.set_audit_kept(self.audit_kept);
@@ -452,7 +408,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 
     fn handle_persisted(&mut self) {
-        self.receiver.handle_appended(self.persisting_since.elapsed());
+        self.shard.requests().handle_appended(self.persisting_since.elapsed());
         self.shard.handle_persisted();
         self.update_gauges();
     }
@@ -468,7 +424,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             self.full_until = Some(Instant::now() + ROOM_PAUSE);
         }
         self.fetching = None;
-        self.receiver.handle_lost();
+        self.shard.requests().handle_lost();
         let memory = self.shard.handle_lost(loss);
         self.service.set_open(self.id, false);
         self.reopen(Duration::ZERO, memory);
@@ -509,7 +465,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let loss = if is_sent { Loss::Unknown } else { Loss::NotDone };
             self.handle_lost(loss, "the store does not answer");
         }
-        self.reject_waiting();
+        self.shard.reject_waiting(Failure::Unavailable);
     }
 
     /// A view has shown another owner. The view may be older than this node's claim, so the store is asked. An append in flight
@@ -537,14 +493,14 @@ impl<J: Journal, T: Table> Driver<J, T> {
     /// Stops serving. Requests that still wait are rejected: nothing was done.
     fn end(&mut self) {
         self.service.set_open(self.id, false);
-        self.receiver.close();
-        self.reject_waiting();
+        self.shard.requests().close();
+        self.shard.reject_waiting(Failure::Unavailable);
         let now = self.shard.engine().map_or(Time(0), Engine::time);
         while let Some(Output::Reply(reply)) = self.shard.poll(now) {
-            let _client_gone = reply.ticket.send(reply.result.map_err(NotDecided::Failed));
+            reply.ticket.answer(reply.result.map_err(NotDecided::Failed));
         }
         self.service.shard_left(self.id);
-        let memory = std::mem::replace(&mut self.shard, Shard::new(self.options.clone()));
+        let memory = self.shard.handle_lost(Loss::NotDone);
         // Freeing millions of records would block a worker.
         drop(tokio::task::spawn_blocking(move || drop(memory)));
     }

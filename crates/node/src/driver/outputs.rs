@@ -40,9 +40,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 self.append(writes);
             }
             Output::Confirm => self.confirm(),
-            Output::Reply(reply) => {
-                let _client_gone = reply.ticket.send(reply.result.map_err(NotDecided::Failed));
-            }
+            Output::Reply(reply) => reply.ticket.answer(reply.result.map_err(NotDecided::Failed)),
             // Only the simulator needs to know when a request begins to wait.
             Output::Waits { .. } | Output::Slice { .. } | Output::Unfinished => {}
             Output::Effect(effect) => self.handle_effect(effect),

@@ -97,15 +97,11 @@ impl Service {
     ) -> Result<Outcome, PeerError> {
         let admitted = self.memory().admit(&request);
         let _answer_memory = admitted.map_err(|full| PeerError::Unavailable(full.into()))?;
-        let (ticket, reply) = oneshot::channel();
+        let (answer, reply) = oneshot::channel();
         let is_write = request.is_write();
         let take_back = TakeBackOnDrop::new(self, shard, &request);
         let mut local = LocalRequest { reply, take_back };
-        let sent = match request.is_cancellation() {
-            true => sender.cancel(ticket, request).map(|()| None),
-            false => sender.submit(ticket, request).map(Some),
-        };
-        let unanswered = match sent {
+        let unanswered = match sender.submit(answer, request) {
             Ok(unanswered) => unanswered,
             Err(not_queued) => {
                 local.take_back.disarm();

@@ -1,21 +1,20 @@
 //! The facade that every front end calls: a request goes in, an outcome comes out.
 //!
 //! `submit` finds the shard of a request, here or in another node (`forwarding`), and hands the request to the shard's task
-//! (`shard_channel`), through a queue that is bounded by time and bytes (`queue`). If a client goes away before its answer, its request for locks is taken back (`abandoning`).
+//! (`shard_channel`), if it may wait there (`admission`). If a client goes away before its answer, its request for locks is taken back (`abandoning`).
 
 mod abandoning;
+mod admission;
 mod forwarding;
-mod queue;
 mod routes;
 mod shard_channel;
 #[cfg(test)]
 mod tests;
 mod unavailable;
 
-pub(crate) use queue::Cost;
-pub use queue::QueueOptions;
+pub use admission::QueueOptions;
 pub(crate) use routes::Location;
-pub(crate) use shard_channel::{NotDecided, ShardReceiver, Submission, TakenRequests, Ticket, shard_channel};
+pub(crate) use shard_channel::{NotDecided, ShardReceiver, Ticket, shard_channel};
 pub use unavailable::Unavailable;
 
 use crate::{

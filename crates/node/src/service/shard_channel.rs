@@ -1,10 +1,13 @@
-//! The channel to a shard's task: a [`Queue`] between the front ends and the task, and a clock.
+//! The channel to a shard's task: the shard's queue between the front ends and the task, the admission to it, and a clock.
 
-use super::queue::{Cost, Overloaded, Queue, QueueOptions, Taken, Unanswered};
-use limina_engine::{Name, Outcome, Request};
-use limina_shard::Failure;
+use super::admission::{Admission, Admitted, Overloaded, QueueOptions, Unanswered};
+use crate::Metrics;
+use limina_engine::{Job, Name, Outcome, Request};
+use limina_shard::{
+    Failure, FairQueue, Requests,
+    fair_queue::{RoundSize, Verdict},
+};
 use std::{
-    collections::{HashSet, VecDeque},
     future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
@@ -12,11 +15,31 @@ use std::{
 };
 use tokio::{sync::oneshot, time::Instant};
 
-/// Takes the answer of one request to its caller. It is closed when the caller has gone.
-pub(crate) type Ticket = oneshot::Sender<Result<Outcome, NotDecided>>;
+/// The most work and bytes that the shard takes at a time. A larger request is taken alone.
+///
+/// What waits in the queue is ordered and refused by the queue's rules, so only a little of it is taken at once: a small part
+/// of what an append may cover. While an append is in flight, more of it follows.
+const ROUND_WORK: usize = 2_048;
+const ROUND_BYTES: usize = 8 << 20;
 
 /// A request on its way to its shard.
-pub(crate) type Submission = (Ticket, Box<Request>);
+type Submission = (Ticket, Job);
+
+/// Takes the answer of one request to its caller.
+pub(crate) struct Ticket {
+    reply: ReplySender,
+    /// None if the request takes an earlier one back: then it is begun in any case.
+    admitted: Option<Admitted>,
+}
+
+pub(super) type ReplySender = oneshot::Sender<Result<Outcome, NotDecided>>;
+
+impl Ticket {
+    /// Answers the caller, unless it has gone.
+    pub(crate) fn answer(self, result: Result<Outcome, NotDecided>) {
+        let _client_gone = self.reply.send(result);
+    }
+}
 
 /// Why a shard's task returns no outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,27 +59,26 @@ pub(super) enum NotQueued {
 }
 
 /// The channel to a shard: front ends send, the shard's task receives.
-pub(crate) fn shard_channel(options: QueueOptions) -> (ShardSender, ShardReceiver) {
+pub(crate) fn shard_channel(options: QueueOptions, metrics: Metrics) -> (ShardSender, ShardReceiver) {
     let channel = Arc::new(Channel(Mutex::new(State {
-        queue: Queue::new(options),
-        cancellations: VecDeque::new(),
+        queue: FairQueue::default(),
+        admission: Admission::new(options),
         receiver: None,
         is_closed: false,
         is_abandoned: false,
     })));
-    (ShardSender(channel.clone()), ShardReceiver(channel))
+    let receiver = ShardReceiver { channel: channel.clone(), metrics, may_take: false, left_some: false };
+    (ShardSender(channel), receiver)
 }
 
 struct Channel(Mutex<State>);
 
 struct State {
-    queue: Queue<Submission>,
-    /// Requests that take back an earlier submission whose client has gone. There are never more of them than there were
-    /// such submissions, so they need no bound.
-    cancellations: VecDeque<Submission>,
+    queue: FairQueue<Submission>,
+    admission: Admission,
     /// Wakes the receiver, if it waits.
     receiver: Option<Waker>,
-    /// No more requests are accepted. Cancellations still are.
+    /// No more requests are accepted. Those that take an earlier one back still are.
     is_closed: bool,
     /// The receiver is gone.
     is_abandoned: bool,
@@ -79,22 +101,34 @@ pub(crate) struct ShardSender(Arc<Channel>);
 impl ShardSender {
     /// Puts a request into the queue, unless it would wait there for too long. The result is to be dropped when the caller has
     /// its answer.
-    pub(super) fn submit(&self, ticket: Ticket, request: Box<Request>) -> Result<Unanswered, NotQueued> {
-        let cost = Cost { weight: request.weight().max(1) as u64, bytes: request.encoded_bytes() };
-        let makes_room = request.makes_room();
-        let namespace = request.namespace.clone();
+    ///
+    /// A request that takes an earlier one back is never refused for overload, and also accepted when the channel is closed. There
+    /// are never more of them than there were such requests, so they need no bound.
+    pub(super) fn submit(
+        &self,
+        reply: ReplySender,
+        request: Box<Request>,
+    ) -> Result<Option<Unanswered>, NotQueued> {
+        let (bytes, makes_room) = (request.encoded_bytes(), request.makes_room());
+        // If it is refused, it is dropped when the channel is not locked any more: freeing a large one takes time.
+        let job = Job::new(request);
+        let (namespace, weight) = (job.request.namespace.clone(), job.weight());
         let now = Instant::now();
         let mut state = self.0.lock();
-        if state.is_closed {
+        let State { queue, admission, receiver, is_closed, is_abandoned } = &mut *state;
+        let is_cancellation = job.request.is_cancellation();
+        if *is_abandoned || (*is_closed && !is_cancellation) {
             return Err(NotQueued::Closed);
         }
-        let was_empty = state.queue.is_empty();
-        let pushed = state.queue.push(now, &namespace, (ticket, request), cost, makes_room);
+        let admitted = match is_cancellation {
+            true => None,
+            false => Some(admission.admit(queue, now, &namespace, weight, bytes, makes_room)),
+        };
+        let (unanswered, admitted) = admitted.transpose().map_err(NotQueued::Overloaded)?.unzip();
         // If requests wait already, the receiver was woken for them, or takes none for now.
-        let receiver = if was_empty { state.receiver.take() } else { None };
+        let receiver = if queue.is_empty() { receiver.take() } else { None };
+        queue.push(&namespace, weight, (Ticket { reply, admitted }, job));
         drop(state);
-        // The refused request is dropped only now: freeing a large one takes time.
-        let unanswered = pushed.map_err(|(_, overloaded)| NotQueued::Overloaded(overloaded))?;
         wake(receiver);
         Ok(unanswered)
     }
@@ -102,20 +136,8 @@ impl ShardSender {
     /// Whether a request of this size would be accepted now.
     pub(super) fn check(&self, namespace: &Name, bytes: usize, makes_room: bool) -> Result<(), Overloaded> {
         let now = Instant::now();
-        self.0.lock().queue.check(now, namespace, bytes, makes_room)
-    }
-
-    /// Passes on a request that takes an earlier one back. It is never refused for overload.
-    pub(super) fn cancel(&self, ticket: Ticket, request: Box<Request>) -> Result<(), NotQueued> {
-        let mut state = self.0.lock();
-        if state.is_abandoned {
-            return Err(NotQueued::Closed);
-        }
-        state.cancellations.push_back((ticket, request));
-        let receiver = state.receiver.take();
-        drop(state);
-        wake(receiver);
-        Ok(())
+        let State { queue, admission, .. } = &mut *self.0.lock();
+        admission.check(queue, now, namespace, bytes, makes_room)
     }
 }
 
@@ -130,91 +152,119 @@ impl Drop for ShardSender {
     }
 }
 
-/// What [`ShardReceiver::receive`] took.
-pub(crate) struct Received {
-    /// Requests that take an earlier one back.
-    pub(crate) cancellations: VecDeque<Submission>,
-    /// None if no requests were asked for.
-    pub(crate) taken: Option<TakenRequests>,
-}
-
-pub(crate) struct TakenRequests {
-    pub(crate) taken: Taken<Submission>,
-    /// Why those that are late are refused.
-    pub(crate) overloaded: Overloaded,
-    /// Whether more requests wait.
-    pub(crate) left_some: bool,
-    /// Whether no request waits, and none will come.
-    pub(crate) was_last: bool,
-}
-
-/// The end of a shard's channel that the shard's task receives from. When it is dropped, waiting requests are dropped too, and
+/// The end of a shard's channel that the shard takes its requests from. When it is dropped, waiting requests are dropped too, and
 /// their callers learn that there is no answer.
-pub(crate) struct ShardReceiver(Arc<Channel>);
+pub(crate) struct ShardReceiver {
+    channel: Arc<Channel>,
+    metrics: Metrics,
+    /// Whether the shard may take a round. After each round, its task looks first whether there is anything else to do.
+    may_take: bool,
+    /// Whether the last round left requests behind.
+    left_some: bool,
+}
 
 impl ShardReceiver {
-    /// Waits until there are cancellations, or, if the task wants requests, until it can take one or none will come. Requests
-    /// of a namespace that is held up cannot be taken.
-    pub(crate) async fn changed(&self, wants_requests: bool, held_up: &HashSet<Name>) {
-        poll_fn(|context| {
-            let mut state = self.0.lock();
-            if wants_requests {
-                state.queue.handle_ready(Instant::now(), held_up);
+    /// Waits until the shard may take a round, or until no request waits and none will come, which is returned as `true`. That is
+    /// returned once: then `has_ended` is to be true. Called when the shard would take requests.
+    pub(crate) async fn changed(&mut self, has_ended: bool) -> bool {
+        let has_just_ended = poll_fn(|context| {
+            let mut state = self.channel.lock();
+            let State { queue, admission, receiver, is_closed, .. } = &mut *state;
+            admission.handle_ready(queue, Instant::now());
+            if !queue.is_empty() || (*is_closed && !has_ended) {
+                return Poll::Ready(queue.is_empty());
             }
-            let has_ended = state.is_closed && state.queue.is_empty();
-            let is_ready = wants_requests && (has_ended || state.queue.has_work(held_up));
-            if is_ready || !state.cancellations.is_empty() {
-                return Poll::Ready(());
-            }
-            match &mut state.receiver {
+            match receiver {
                 Some(receiver) => receiver.clone_from(context.waker()),
                 none => *none = Some(context.waker().clone()),
             }
             Poll::Pending
-        })
-        .await;
+        });
+        let has_just_ended = has_just_ended.await;
+        self.may_take = !has_just_ended;
+        has_just_ended
+    }
+
+    /// Whether the last round left requests behind.
+    pub(crate) fn left_some(&self) -> bool {
+        self.left_some
     }
 
     /// An append of the shard took this long.
     pub(crate) fn handle_appended(&self, time: Duration) {
-        self.0.lock().queue.handle_appended(time);
+        self.channel.lock().admission.handle_appended(time);
     }
 
     /// The shard was lost, and opens again.
     pub(crate) fn handle_lost(&self) {
-        self.0.lock().queue.handle_lost();
-    }
-
-    /// Takes all cancellations and, if `most` is given, about so many requests.
-    pub(crate) fn receive(&self, most: Option<Cost>, held_up: &HashSet<Name>) -> Received {
-        let now = Instant::now();
-        let mut state = self.0.lock();
-        let cancellations = std::mem::take(&mut state.cancellations);
-        let taken = most.map(|most| TakenRequests {
-            taken: state.queue.take(now, most, held_up, |(ticket, _)| ticket.is_closed()),
-            overloaded: state.queue.overloaded(now),
-            left_some: !state.queue.is_empty(),
-            was_last: state.is_closed && state.queue.is_empty(),
-        });
-        Received { cancellations, taken }
-    }
-
-    /// All requests that wait.
-    pub(crate) fn drain(&self) -> impl Iterator<Item = Submission> + use<> {
-        self.0.lock().queue.drain()
+        let State { queue, admission, .. } = &mut *self.channel.lock();
+        admission.handle_lost(queue);
     }
 
     /// From now on no request is accepted. Those that wait can still be taken.
     pub(crate) fn close(&self) {
-        self.0.lock().is_closed = true;
+        self.channel.lock().is_closed = true;
+    }
+}
+
+impl Requests<Ticket> for ShardReceiver {
+    fn may_be_taken(&self) -> bool {
+        self.may_take
+    }
+
+    /// Requests that have waited for too long are refused, and those whose clients have gone are dropped.
+    fn take_round(&mut self, size: RoundSize) -> Vec<Submission> {
+        if !std::mem::take(&mut self.may_take) {
+            return Vec::new();
+        }
+        let now = Instant::now();
+        let size = RoundSize { work: size.work.min(ROUND_WORK), ..size };
+        let mut state = self.channel.lock();
+        let State { queue, admission, .. } = &mut *state;
+        let (mut bytes, mut longest_wait) = (0, Duration::ZERO);
+        let taken = queue.take(size, |(ticket, _)| {
+            let Some(admitted) = &ticket.admitted else { return Verdict::Begin };
+            let is_dropped = ticket.reply.is_closed() || admission.is_late(admitted, now);
+            if !is_dropped {
+                if bytes > 0 && bytes + admitted.bytes > ROUND_BYTES {
+                    return Verdict::Stop;
+                }
+                bytes += admitted.bytes;
+            }
+            admission.handle_left(admitted);
+            longest_wait = longest_wait.max(admitted.waited(now));
+            if is_dropped { Verdict::Drop } else { Verdict::Begin }
+        });
+        admission.handle_taken(queue, now);
+        let overloaded = admission.overloaded(queue, now);
+        self.left_some = !queue.is_empty();
+        drop(state);
+        self.metrics.requests.queue_wait_seconds.observe(longest_wait.as_secs_f64());
+        for (ticket, _) in taken.dropped {
+            match ticket.reply.is_closed() {
+                true => _ = self.metrics.requests.abandoned.inc(),
+                false => ticket.answer(Err(NotDecided::Late(overloaded))),
+            }
+        }
+        taken.begin
+    }
+
+    fn with_queue<R>(&mut self, change: impl FnOnce(&mut FairQueue<Submission>) -> R) -> R {
+        let State { queue, admission, .. } = &mut *self.channel.lock();
+        let result = change(queue);
+        if queue.is_empty() {
+            admission.handle_empty();
+            self.may_take = false;
+        }
+        result
     }
 }
 
 impl Drop for ShardReceiver {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.channel.lock();
         (state.is_closed, state.is_abandoned) = (true, true);
-        let dropped = (state.queue.drain(), std::mem::take(&mut state.cancellations));
+        let dropped = state.queue.drain();
         drop(state);
         // Their callers run when the tickets are dropped, and must not find the lock taken.
         drop(dropped);

@@ -1,6 +1,6 @@
 //! Why a request has no outcome.
 
-use super::queue::Overloaded;
+use super::admission::Overloaded;
 use crate::memory::MemoryFull;
 use serde::{Deserialize, Serialize};
 

@@ -57,7 +57,7 @@ impl Bench {
     pub(crate) fn send(&mut self, ticket: &str, namespace: &str, key: Option<&str>, command: Command) {
         let idempotency = key.map(|key| Idempotency { owner: None, key: name(key), fingerprint: [0; 16] });
         let request = Request { idempotency, ..Request::new(name(namespace), command) };
-        self.shard.handle_request(ticket.to_owned(), request).unwrap();
+        self.shard.handle_request(ticket.to_owned(), request);
     }
 
     /// Sends a request and returns its outcome.

@@ -422,11 +422,10 @@ impl World {
     fn submit(&mut self, request: Request) {
         let key = key_of_change(&request);
         let batch = is_batch(&request).then(|| request.clone());
-        if self.shard.handle_request(request.clone(), request).is_ok() {
-            self.waiting += 1;
-            self.keys_in_use.extend(key);
-            self.open_batches.extend(batch);
-        }
+        self.shard.handle_request(request.clone(), request);
+        self.waiting += 1;
+        self.keys_in_use.extend(key);
+        self.open_batches.extend(batch);
     }
 
     fn reading(&self) -> Reading {
@@ -508,7 +507,6 @@ impl World {
 
 fn shard_options(random: &mut Random) -> ShardOptions {
     ShardOptions {
-        max_queue: 10_000,
         max_batch: 1 + random.below(40) as usize,
         max_batch_work: *random.pick(&[1, 30, 300, 16_384]),
         // A few hundred bytes end a batch in the middle of a round.

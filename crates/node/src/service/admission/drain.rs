@@ -21,7 +21,7 @@ pub(super) struct DrainTime {
 
 impl DrainTime {
     /// The shard needed this time for a full round of this weight.
-    pub(super) fn measured(&mut self, time: Duration, weight: u64) {
+    pub(super) fn measured(&mut self, time: Duration, weight: usize) {
         let measured = time.as_secs_f64() / weight as f64;
         let most = if self.seconds > 0.0 { self.seconds * MOST_LONGER } else { measured };
         self.blend(measured.min(most));
@@ -30,7 +30,7 @@ impl DrainTime {
     /// The shard needed this time for a round that was not full. Part of the time does not depend on the weight, so in a full
     /// round each unit takes no longer than this. Without such measurements, a shard that was slow once would be thought slow
     /// for ever: the few requests that may then wait never fill a round.
-    pub(super) fn at_most(&mut self, time: Duration, weight: u64) {
+    pub(super) fn at_most(&mut self, time: Duration, weight: usize) {
         let at_most = time.as_secs_f64() / weight as f64;
         if at_most < self.seconds {
             self.blend(at_most);
@@ -38,7 +38,7 @@ impl DrainTime {
     }
 
     /// The time for this weight.
-    pub(super) fn of(&self, weight: u64) -> Duration {
+    pub(super) fn of(&self, weight: usize) -> Duration {
         Duration::try_from_secs_f64(self.seconds * weight as f64).unwrap_or(Duration::MAX)
     }
 
