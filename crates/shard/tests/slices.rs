@@ -6,7 +6,7 @@ use limina_engine::{
     decisions::{self, BatchItem, Decide, Parts},
     key_values::Value,
     ledger::{Reply, ValuesReply},
-    limiter::{self, Change, NewRule, RuleChange, Take},
+    limiter::{self, Change, CounterChange, NewRule, RuleChange, Take},
     locks::{Lock, Mode},
     selection::Selection,
 };
@@ -102,12 +102,16 @@ fn namespaces_take_turns() {
 }
 
 fn rule(rule_name: &str) -> Command {
+    rule_with(rule_name, Some(limiter::Window::Fixed { per: Millis(1_000) }))
+}
+
+fn rule_with(rule_name: &str, window: Option<limiter::Window>) -> Command {
     let new = NewRule {
         name: name(rule_name),
         group_by: vec!["user".into()],
         selection: Selection::default(),
         limit: limiter::Limit::AtMost(1_000),
-        window: Some(limiter::Window::Fixed { per: Millis(1_000) }),
+        window,
         shadow: false,
         durability: None,
         description: None,
@@ -137,6 +141,24 @@ fn a_check_with_many_rules_ends_the_turn_of_its_namespace() {
     assert!(place <= 2, "{answered:?}");
     let red: Vec<_> = answered.into_iter().filter(|name| name != "blue").collect();
     assert_eq!(red, (0..20).map(|number| format!("red {number}")).collect::<Vec<_>>());
+}
+
+/// While the store does not answer, what waits is rejected, also a batch between two slices. The work of its namespace that waited
+/// for the end of the batch goes on.
+#[test]
+fn a_batch_that_is_rejected_between_two_slices_holds_up_nothing() {
+    let mut bench = bench();
+    bench.ask("red", limit("a"));
+    let user = KeyValues::new(vec![("user", Value::<&str>::Integer(1))]).unwrap();
+    let counter = CounterChange::new(user, 1).unwrap();
+    bench.ask("red", Command::Limiter(limiter::Command::SetCounter(counter)));
+    bench.send("batch", "red", None, batch(&operations("op", 40)));
+    bench.run_slices(10);
+    bench.shard.reject_waiting(Failure::Unavailable);
+    bench.run();
+    assert_eq!(bench.failure("batch"), Failure::OutcomeUnknown);
+    // It counts what is in use, which is done in slices too.
+    bench.ask("red", rule_with("in use", None));
 }
 
 /// After a failed append, a batch with a key continues behind the items that are stored, whichever these are.

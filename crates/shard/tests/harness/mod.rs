@@ -86,11 +86,17 @@ impl Bench {
 
     /// Carries out everything.
     pub(crate) fn run(&mut self) {
-        loop {
+        self.run_slices(usize::MAX);
+    }
+
+    /// Carries out everything until the end of the last of so many slices.
+    pub(crate) fn run_slices(&mut self, mut slices: usize) {
+        while slices > 0 {
             let has_space = self.full_after.is_none_or(|appends| self.appends < appends);
             self.shard.handle_space(has_space);
             self.turns += 1;
             let Some(output) = self.shard.poll(NOW) else { return };
+            slices -= usize::from(matches!(output, Output::Unfinished));
             match output {
                 Output::Fetch(reads) => {
                     let answers: Vec<_> =
