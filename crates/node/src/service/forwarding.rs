@@ -95,18 +95,17 @@ impl Service {
         sender: &ShardSender,
         request: Box<Request>,
     ) -> Result<Outcome, PeerError> {
-        let admitted = self.memory().admit(&request);
-        let _answer_memory = admitted.map_err(|full| PeerError::Unavailable(full.into()))?;
         let (answer, reply) = oneshot::channel();
         let is_write = request.is_write();
         let take_back = TakeBackOnDrop::new(self, shard, &request);
         let mut local = LocalRequest { reply, take_back };
-        let unanswered = match sender.submit(answer, request) {
-            Ok(unanswered) => unanswered,
+        let (_answer_memory, unanswered) = match sender.submit(self.memory(), answer, request) {
+            Ok(admitted) => admitted,
             Err(not_queued) => {
                 local.take_back.disarm();
                 return Err(match not_queued {
                     NotQueued::Overloaded(overloaded) => PeerError::Unavailable(overloaded.into()),
+                    NotQueued::MemoryFull(full) => PeerError::Unavailable(full.into()),
                     NotQueued::Closed => PeerError::NotThere,
                 });
             }

@@ -1,7 +1,10 @@
 //! The channel to a shard's task: the shard's queue between the front ends and the task, the admission to it, and a clock.
 
 use super::admission::{Admission, Admitted, Overloaded, QueueOptions, Unanswered};
-use crate::Metrics;
+use crate::{
+    Metrics,
+    memory::{Budget, MemoryFull, Reservation},
+};
 use limina_engine::{Job, Name, Outcome, Request};
 use limina_shard::{
     Failure, FairQueue, Requests,
@@ -54,6 +57,7 @@ pub(crate) enum NotDecided {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotQueued {
     Overloaded(Overloaded),
+    MemoryFull(MemoryFull),
     /// The shard's task has ended, or takes no more requests.
     Closed,
 }
@@ -99,16 +103,18 @@ fn wake(receiver: Option<Waker>) {
 pub(crate) struct ShardSender(Arc<Channel>);
 
 impl ShardSender {
-    /// Puts a request into the queue, unless it would wait there for too long. The result is to be dropped when the caller has
-    /// its answer.
+    /// Puts a request into the queue, unless there is no memory for what it may add or for its answer, or it would wait there for
+    /// too long. The result is to be dropped when the caller has its answer.
     ///
     /// A request that takes an earlier one back is never refused for overload, and also accepted when the channel is closed. There
     /// are never more of them than there were such requests, so they need no bound.
     pub(super) fn submit(
         &self,
+        memory: &Budget,
         reply: ReplySender,
         request: Box<Request>,
-    ) -> Result<Option<Unanswered>, NotQueued> {
+    ) -> Result<(Option<Reservation>, Option<Unanswered>), NotQueued> {
+        let answer_memory = memory.admit(&request).map_err(NotQueued::MemoryFull)?;
         let (bytes, makes_room) = (request.encoded_bytes(), request.makes_room());
         // If it is refused, it is dropped when the channel is not locked any more: freeing a large one takes time.
         let job = Job::new(request);
@@ -130,7 +136,7 @@ impl ShardSender {
         queue.push(&namespace, weight, (Ticket { reply, admitted }, job));
         drop(state);
         wake(receiver);
-        Ok(unanswered)
+        Ok((answer_memory, unanswered))
     }
 
     /// Whether a request of this size would be accepted now.

@@ -8,8 +8,9 @@
 //! request would otherwise wait longer there than in the queue. The bound is never less than the time of an append, because the
 //! shard needs work for that time to stay busy.
 //!
-//! The order in which the namespaces have their turns is that of the [`FairQueue`], which holds what waits. Nothing here reads a
-//! clock, and nothing here waits: `shard_channel` does both.
+//! The order in which the namespaces have their turns is that of the [`FairQueue`], which holds what waits. What a request may add
+//! to the memory of the process is bounded by [`Budget::admit`](crate::Budget), which is asked first. Nothing here reads a clock, and
+//! nothing here waits: `shard_channel` does both.
 
 mod drain;
 #[cfg(test)]
