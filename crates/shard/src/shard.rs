@@ -8,7 +8,7 @@ use crate::{
     requests::Requests,
     round::{Work, WriteScope, failure_of},
 };
-use limina_engine::{Engine, Fetched, Job, Millis, Read, ReadResult, Request, Time};
+use limina_engine::{Engine, Fetched, Job, Millis, Outcome, Read, ReadResult, Request, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Limits of a shard.
@@ -307,6 +307,14 @@ impl<T, Q: Requests<T>> Shard<T, Q> {
     /// The engine, while the shard is open.
     pub fn engine(&self) -> Option<&Engine> {
         self.open.as_ref().map(|open| &open.engine)
+    }
+
+    /// The answers that are decided and wait for the disk, in the order of their decisions: each with its ticket, shard time of the
+    /// decision, and [`Reply::order`]. For the simulator, which follows every decision. They must not be shown to clients.
+    pub fn undurable_answers(&self) -> impl Iterator<Item = (&T, Time, u64, &Outcome)> {
+        let batches = self.open.iter().flat_map(|open| open.in_flight.iter().chain([&open.building]));
+        let replies = batches.flat_map(|batch| &batch.replies);
+        replies.map(|reply| (&reply.ticket, reply.decided_at, reply.order, &reply.outcome))
     }
 
     /// Shard time, if it lags because more timers were due than one round could execute. Each lag is returned once. The

@@ -197,17 +197,15 @@ impl Events {
         Listed { items: all, next }
     }
 
+    /// The clock of every stream.
+    pub(super) fn clocks(&self) -> impl Iterator<Item = (&Name, u64)> {
+        self.streams.iter().map(|(name, stream)| (name, stream.clock()))
+    }
+
     /// When the next key expires, and the position that set its timer.
     pub(super) fn next_due(&self) -> Option<(u64, u64)> {
         let closed = self.streams.values().flat_map(|stream| &stream.closed);
         closed.filter_map(Closed::due).min()
-    }
-
-    /// Expires everything that is due by `now`, in due order.
-    pub(super) fn expire(&mut self, order: &mut Order, now: u64) {
-        while self.next_due().is_some_and(|(due, _)| due <= now) {
-            self.expire_next(order);
-        }
     }
 
     /// Expires what is due next. If several are due together, the one that was set first.

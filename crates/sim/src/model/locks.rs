@@ -356,10 +356,8 @@ impl Locks {
         self.holder(id, None).ok().map(|index| self.info(now, index))
     }
 
-    /// Whether a request waits under this idempotency key.
-    pub(super) fn uses_key(&self, key: &(Option<Name>, Name)) -> bool {
-        let mut waiting = self.requests.iter().filter(|entry| entry.waits());
-        waiting.any(|entry| entry.request.idempotency.as_ref().is_some_and(|used| used.owned_key() == *key))
+    pub(super) fn held_ids(&self) -> impl Iterator<Item = &Name> {
+        self.requests.iter().filter(|entry| !entry.waits()).map(|entry| entry.wanted.id())
     }
 
     /// Ends all waits. Returns the requests, in order.

@@ -2,8 +2,8 @@
 
 use limina_engine::Position;
 
-/// What is known of a namespace's position. How many positions a command of the limiter takes, and when, is not
-/// specified. So after the first one the position is only known to be at least this.
+/// What is known of a namespace's position. How many positions a change of rules takes, and when, is not specified. So after the
+/// first command of the limiter the position is only known to be at least this.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Order {
     pub(super) position: u64,
@@ -11,7 +11,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Takes the next position. For the ledger and the locks, which take them one by one.
+    /// Takes the next position. For the families that take them one by one.
     pub(super) fn advance(&mut self) -> u64 {
         self.position += 1;
         self.position
@@ -50,20 +50,23 @@ impl Mark {
     }
 }
 
-/// Whether a command changed something, as far as can be known. For example, taking nothing from an unlimited bucket
-/// may or may not count as a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Changed {
-    No,
-    Unclear,
-    Yes,
-}
-
-/// One possible result of a command.
-pub(super) struct Branch<S> {
-    pub(super) state: S,
-    pub(super) order: Order,
-    pub(super) changed: Changed,
+/// What a command of the limiter did, as far as its answer does not say it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Done {
+    /// It has changed something, so that a namespace which did not exist is created, and the reply is kept under the idempotency key.
+    pub(super) is_change: bool,
     /// Its answer need not wait for the disk.
     pub(super) is_relaxed: bool,
+}
+
+impl Done {
+    /// It was a read or was refused.
+    pub(super) const NOTHING: Done = Done { is_change: false, is_relaxed: false };
+    /// Its change is durable.
+    pub(super) const CHANGE: Done = Done { is_change: true, is_relaxed: false };
+}
+
+/// The error says what was expected.
+pub(super) fn expect(is_right: bool, expected: impl FnOnce() -> String) -> Result<(), String> {
+    if is_right { Ok(()) } else { Err(expected()) }
 }

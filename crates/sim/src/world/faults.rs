@@ -192,9 +192,7 @@ impl World {
         }
         self.shard.handle_lost(loss);
         self.drain()?;
-        if let Some((order, _)) = self.early.first_key_value() {
-            return Err(format!("of {order} decisions only {} were told of", self.judged));
-        }
+        self.check_all_known()?;
         self.judged = 0;
         self.begun.clear();
         self.followers.shard_lost();

@@ -1,10 +1,9 @@
 //! Compares the answers with the model, in the order in which they were decided.
 
-use super::{World, key_of_change};
-use crate::model;
-use crate::model::{Fate, LostAnswer, is_batch};
+use super::{Decided, World};
+use crate::model::{self, Fate, is_batch};
 use limina_engine::ledger::Reply as LedgerReply;
-use limina_engine::{Command, Outcome, Request, Time, decisions, events, ledger};
+use limina_engine::{Outcome, Request, Time, decisions, ledger};
 use limina_shard::{Failure, Reply};
 use std::fmt::Write as _;
 
@@ -18,59 +17,98 @@ impl World {
             self.open_batches.swap_remove(place);
         }
         self.tell_followers(&request, &result)?;
-        if let Some(key) = key_of_change(&request)
-            && let Some(place) = self.keys_in_use.iter().position(|other| *other == key)
-        {
-            self.keys_in_use.swap_remove(place);
-        }
-        let may_be_key_in_use = request.idempotency.as_ref().is_some_and(|idempotency| {
-            self.keys_in_use.contains(&(request.namespace.clone(), idempotency.owned_key()))
-        });
-        // The model knows which requests wait for locks and slots, and under which keys.
-        let is_known = matches!(request.command, Command::Locks(_))
-            || self.workload.decided() == Some(&request.namespace);
-        if result == Ok(Outcome::IdempotencyKeyInUse) && !may_be_key_in_use && !is_known {
-            return Err(format!("nothing is under way under the key of {request:?}"));
-        }
-        let lost =
-            LostAnswer { may_be_nothing: may_be_key_in_use || (self.read_faults && may_read(&request)) };
-        let fate = match result {
+        let decided = self.undurable.remove(&order);
+        match result {
             Ok(outcome) => {
                 self.report.answered += 1;
                 self.report.unreadable += u64::from(has_unreadable(&outcome));
                 self.workload.note_answer(&outcome);
                 self.last_answer = Some(outcome.clone());
-                Fate::Answered(outcome)
+                match (decided, decided_at) {
+                    (Some(_), _) if order > self.persisted => {
+                        Err(format!("{outcome:?} is told before it is durable"))
+                    }
+                    (Some(decided), _) if decided == outcome => Ok(()),
+                    (Some(decided), _) => Err(format!("{decided:?} was decided, not {outcome:?}")),
+                    (None, Some(at)) => self
+                        .decide(order, Decided { at, request, fate: Fate::Answered(outcome), is_told: true }),
+                    (None, None) => Err("an outcome that was not decided".into()),
+                }
+            }
+            Err(Failure::Closing) => {
+                let at = decided_at.ok_or("a wait that did not end")?;
+                self.note(order, at, request, Fate::GivenUp)
             }
             Err(Failure::OutcomeUnknown) => {
                 self.report.unknown += 1;
-                Fate::InDoubt(lost)
+                let is_right = decided.is_some() || is_batch(&request);
+                if is_right { Ok(()) } else { Err("an outcome that was not decided is unknown".into()) }
             }
-            Err(Failure::Closing) => Fate::GivenUp,
             Err(failure @ (Failure::StorageFull | Failure::Unavailable)) => {
-                // If another request has the same key, or is the same, that one may be the batch that has begun.
-                let is_another = may_be_key_in_use || self.open_batches.contains(&request);
-                if has_begun && decided_at.is_some() && !is_another {
+                if decided.is_none() {
+                    self.say(|| format!("not decided: {request:?}"));
+                    return Ok(());
+                }
+                // If another request is the same, that one may be the batch that has begun.
+                if has_begun && !self.open_batches.contains(&request) {
                     return Err(format!("{failure:?}, but some items may be stored: {request:?}"));
                 }
-                Fate::NotDone(lost)
-            }
-        };
-        match (decided_at, &fate) {
-            // A batch that was cut: the slices that it has done were reported one by one.
-            (None, Fate::InDoubt(_)) if is_batch(&request) => Ok(()),
-            (Some(at), _) => self.note(order, at, request, fate),
-            (None, Fate::NotDone(_)) => {
-                self.say(|| format!("not decided: {request:?}"));
+                if request.is_write() {
+                    self.denied = Some(self.denied.map_or(order, |denied| denied.min(order)));
+                }
                 Ok(())
             }
-            (None, _) => Err("an outcome that was not decided".into()),
+        }
+    }
+
+    /// Judges the decisions of which the clients learn later.
+    pub(super) fn note_undurable(&mut self) -> Result<(), String> {
+        let answers =
+            self.shard.undurable_answers().filter(|(_, _, order, _)| !self.undurable.contains_key(order));
+        let new: Vec<(Request, Time, u64, Outcome)> = answers
+            .map(|(request, at, order, outcome)| (request.clone(), at, order, outcome.clone()))
+            .collect();
+        for (request, at, order, outcome) in new {
+            self.undurable.insert(order, outcome.clone());
+            self.note(order, at, request, Fate::Answered(outcome))?;
+        }
+        Ok(())
+    }
+
+    /// An append begins, with everything that was decided.
+    pub(super) fn note_sealed(&mut self) -> Result<(), String> {
+        self.check_all_known()?;
+        self.sealed = self.judged;
+        self.judge.sealed();
+        Ok(())
+    }
+
+    pub(super) fn check_all_known(&self) -> Result<(), String> {
+        match self.early.first_key_value() {
+            Some((order, _)) => Err(format!("of {order} decisions only {} were told of", self.judged)),
+            None => Ok(()),
+        }
+    }
+
+    /// The shard is opened again. What was said to be not done must not be stored.
+    pub(super) fn check_denied(&mut self, has_happened: bool) -> Result<(), String> {
+        let stored = if has_happened { self.sealed } else { self.persisted };
+        (self.sealed, self.persisted) = (0, 0);
+        match self.denied.take() {
+            Some(order) if order <= stored => {
+                Err(format!("decision {order} was said to be not done, but {stored} are stored"))
+            }
+            _ => Ok(()),
         }
     }
 
     pub(super) fn note(&mut self, order: u64, at: Time, request: Request, fate: Fate) -> Result<(), String> {
-        self.say(|| format!("{order}: {request:?} -> {fate:?}"));
-        if self.early.insert(order, (at, request, fate)).is_some() || order <= self.judged {
+        self.decide(order, Decided { at, request, fate, is_told: false })
+    }
+
+    fn decide(&mut self, order: u64, decided: Decided) -> Result<(), String> {
+        self.say(|| format!("{order}: {:?} -> {:?}", decided.request, decided.fate));
+        if self.early.insert(order, decided).is_some() || order <= self.judged {
             return Err(format!("two decisions have the place {order}"));
         }
         self.judge_in_order()
@@ -87,29 +125,16 @@ impl World {
 
     /// A relaxed answer is known at once. It is judged when everything that was decided before it is known.
     pub(super) fn judge_in_order(&mut self) -> Result<(), String> {
-        while let Some((at, request, fate)) = self.early.remove(&(self.judged + 1)) {
+        while let Some(Decided { at, request, fate, is_told }) = self.early.remove(&(self.judged + 1)) {
             self.judged += 1;
-            let decided = self.judge.decided(at, &request, fate.clone());
-            self.report.states = self.report.states.max(self.judge.states() as u64);
-            decided.map_err(|expected| difference(at, &request, &fate, &expected))?;
+            let judged = self.judge.decided(at, &request, &fate);
+            let is_relaxed = judged.map_err(|expected| difference(at, &request, &fate, &expected))?;
+            if is_told && !is_relaxed {
+                return Err(difference(at, &request, &fate, "the same, but not before it is durable"));
+            }
         }
         Ok(())
     }
-}
-
-/// Whether the request may need a stored record, which may be unreadable.
-fn may_read(request: &Request) -> bool {
-    request.idempotency.is_some()
-        || match &request.command {
-            Command::Ledger(_) | Command::Decisions(_) => true,
-            Command::Events(command) => matches!(command, events::Command::Changes(_)),
-            Command::Limiter(_)
-            | Command::Locks(_)
-            | Command::DeleteNamespace
-            | Command::ListNamespaces(_)
-            | Command::ListAudit(_)
-            | Command::ListShardAudit(_) => false,
-        }
 }
 
 /// Whether a record could not be read, so that something was not done.

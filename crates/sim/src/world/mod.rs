@@ -12,7 +12,7 @@ use crate::{
     random::Random,
     workload::Workload,
 };
-use limina_engine::{Command, Engine, Millis, Name, Outcome, Read, Request, Time, limiter};
+use limina_engine::{Engine, Millis, Outcome, Read, Request, Time};
 use limina_shard::{Loss, Options as ShardOptions, Output, Shard, ShardClock, clock::Reading};
 use limina_store::{
     Batch, FreeSpace, RecordRef, Seq, ShardId, ShardStore,
@@ -85,12 +85,6 @@ pub struct Report {
     pub followers: Counts,
     /// Answers that said that a stored record could not be read.
     pub unreadable: u64,
-    /// The largest number of possible states.
-    pub states: u64,
-    /// Relaxed answers that were not compared, because there were too many possible states between a loss and the next opening.
-    pub unjudged: u64,
-    /// Runs that ended early because there were too many possible states.
-    pub lost_track: u64,
     /// A checksum over everything stored in the end.
     pub digest: u32,
 }
@@ -116,9 +110,6 @@ impl Report {
         self.lags += run.lags;
         self.followers.add(&run.followers);
         self.unreadable += run.unreadable;
-        self.states = self.states.max(run.states);
-        self.unjudged += run.unjudged;
-        self.lost_track += run.lost_track;
         self.digest ^= run.digest;
     }
 }
@@ -164,6 +155,15 @@ enum Event {
     Relief,
 }
 
+/// A decision of the shard.
+struct Decided {
+    at: Time,
+    request: Request,
+    fate: Fate,
+    /// A client has the answer already.
+    is_told: bool,
+}
+
 struct World {
     random: Random,
     workload: Workload,
@@ -194,17 +194,20 @@ struct World {
     /// The batches that have no answer.
     open_batches: Vec<Request>,
     /// Decisions that became known before earlier ones, by their order.
-    early: BTreeMap<u64, (Time, Request, Fate)>,
+    early: BTreeMap<u64, Decided>,
     /// The number of this shard's decisions that the judge has received.
     judged: u64,
-    /// Keys of rule changes that are not answered yet. They may take a while.
-    keys_in_use: Vec<(Name, (Option<Name>, Name))>,
+    /// Answers that are decided and wait for the disk, by the order of their decisions.
+    undurable: BTreeMap<u64, Outcome>,
+    /// The number of decisions in the append under way, and in all that are durable.
+    sealed: u64,
+    persisted: u64,
+    /// The order of a decision that failed as not done.
+    denied: Option<u64>,
     /// The last append, while it is not known whether it happened.
     in_doubt: Option<Seq>,
     /// The outcome of the last request.
     last_answer: Option<Outcome>,
-    /// There were too many possible states for the model, so the run ends here.
-    is_lost_track: bool,
     faults: bool,
     /// A planned stop is under way.
     is_stopping: bool,
@@ -264,10 +267,12 @@ impl World {
             open_batches: Vec::new(),
             early: BTreeMap::new(),
             judged: 0,
-            keys_in_use: Vec::new(),
+            undurable: BTreeMap::new(),
+            sealed: 0,
+            persisted: 0,
+            denied: None,
             in_doubt: None,
             last_answer: None,
-            is_lost_track: false,
             faults: !random.one_in(8),
             is_stopping: false,
             read_faults,
@@ -293,11 +298,6 @@ impl World {
         self.faults = faults;
         self.after(1, Event::Arrive);
         self.run_until_quiet()?;
-        self.report.unjudged = self.judge.unjudged();
-        if self.is_lost_track {
-            self.report.lost_track = 1;
-            return Ok(self.report);
-        }
         if self.waiting > 0 {
             return Err(format!("{} requests were never answered", self.waiting));
         }
@@ -309,8 +309,7 @@ impl World {
     }
 
     fn run_until_quiet(&mut self) -> Result<(), String> {
-        while !self.is_lost_track
-            && !self.is_at_rest()
+        while !self.is_at_rest()
             && let Some(((time, _), event)) = self.events.pop_first()
         {
             if self.event_count > MOST_EVENTS {
@@ -388,6 +387,8 @@ impl World {
             Event::Persisted { generation, result } if generation == self.generation => match result {
                 Ok(()) => {
                     self.in_doubt = None;
+                    self.persisted = self.sealed;
+                    self.judge.persisted();
                     self.shard.handle_persisted();
                 }
                 Err(loss) => self.lose(loss)?,
@@ -420,11 +421,9 @@ impl World {
     }
 
     fn submit(&mut self, request: Request) {
-        let key = key_of_change(&request);
         let batch = is_batch(&request).then(|| request.clone());
         self.shard.handle_request(request.clone(), request);
         self.waiting += 1;
-        self.keys_in_use.extend(key);
         self.open_batches.extend(batch);
     }
 
@@ -445,12 +444,14 @@ impl World {
         }
         while let Some(output) = self.shard.poll(time) {
             let generation = self.generation;
+            self.note_undurable()?;
             match output {
                 Output::Fetch(reads) => {
                     let delay = self.random.below(10);
                     self.after(delay, Event::Fetch { generation, reads });
                 }
                 Output::Append { writes, .. } => {
+                    self.note_sealed()?;
                     let writes = Batch::new(writes.iter().map(|write| RecordRef {
                         key: write.key,
                         value: write.value,
@@ -460,6 +461,7 @@ impl World {
                     self.after(delay, Event::Append { generation, writes });
                 }
                 Output::Confirm => {
+                    self.note_sealed()?;
                     let store = self.store.as_ref().ok_or("a confirm without a store")?;
                     let result = ready(store.confirm())?.map_err(|_| Loss::NotDone);
                     self.check_fence(result.is_ok())?;
@@ -483,6 +485,7 @@ impl World {
                 }
             }
         }
+        self.note_undurable()?;
         if let Some(time) = self.shard.take_lag() {
             self.report.lags += 1;
             self.clock.hold(time);
@@ -523,12 +526,4 @@ pub(crate) fn ready<F: Future>(future: F) -> Result<F::Output, String> {
         Poll::Ready(output) => Ok(output),
         Poll::Pending => Err("a store in memory waits for nothing, but this did".into()),
     }
-}
-
-/// The idempotency key of a rule change, which may be answered later than requests that came after it. (The model knows
-/// which requests wait for locks, and under which keys.)
-fn key_of_change(request: &Request) -> Option<(Name, (Option<Name>, Name))> {
-    let is_change = matches!(request.command, Command::Limiter(limiter::Command::Change(_)));
-    let key = request.idempotency.as_ref().filter(|_| is_change)?;
-    Some((request.namespace.clone(), key.owned_key()))
 }

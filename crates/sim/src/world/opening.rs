@@ -3,8 +3,8 @@
 use super::{Event, SHARD, World, ready};
 use crate::parts::Parts;
 use limina_engine::{
-    Applied, Command, Engine, Fetched, Job, Missing, Name, Options as EngineOptions, Page, Read, ReadResult,
-    Request, record,
+    Applied, Command, Engine, Fetched, Job, Missing, Name, Options as EngineOptions, Outcome, Page, Read,
+    ReadResult, Request, Time, record,
 };
 use limina_shard::{Opening, ShardClock};
 use limina_store as store;
@@ -52,7 +52,11 @@ impl World {
                 };
                 let time = self.clock.time();
                 let ready = (opening == Opening::Interrupted).then_some(time);
-                self.is_lost_track |= self.judge.reopened(doubt_happened, engine.time(), ready).is_err();
+                self.check_denied(doubt_happened)?;
+                let mut asked = self.load()?;
+                let ask = &mut |at, name: &Name, command| self.ask_engine(&mut asked, at, name, command);
+                let loaded = self.judge.as_loaded(doubt_happened, engine.time(), ready, ask)?;
+                self.judge = loaded;
                 self.shard.handle_opened(engine, time, opening);
                 self.followers.shard_opened(&mut self.random);
                 self.look_around();
@@ -74,21 +78,30 @@ impl World {
         let Some(namespace) = self.workload.decided() else { return Ok(()) };
         let mut engine = self.load()?;
         let now = engine.time();
-        let ask = |command: Command| {
-            let mut job = Job::new(Request::new(namespace.clone(), command));
-            let mut fetched = Fetched::default();
-            loop {
-                match engine.apply(now, &mut job, &fetched) {
-                    Ok(Applied::Done { outcome, .. }) => return Ok(outcome),
-                    Ok(_) => return Err("a list has to wait".to_string()),
-                    Err(Missing(reads)) => {
-                        let read = self.fetch(reads)?;
-                        read.into_iter().for_each(|(read, result)| fetched.insert(read, result));
-                    }
+        let ask = |command: Command| self.ask_engine(&mut engine, now, namespace, command);
+        Parts::read(self.workload.decided_streams(), ask)?.check()
+    }
+
+    /// Asks an engine that is not the shard's.
+    fn ask_engine(
+        &self,
+        engine: &mut Engine,
+        at: Time,
+        namespace: &Name,
+        command: Command,
+    ) -> Result<Outcome, String> {
+        let mut job = Job::new(Request::new(namespace.clone(), command));
+        let mut fetched = Fetched::default();
+        loop {
+            match engine.apply(at, &mut job, &fetched) {
+                Ok(Applied::Done { outcome, .. }) => return Ok(outcome),
+                Ok(_) => return Err("a read has to wait".to_string()),
+                Err(Missing(reads)) => {
+                    let read = self.fetch(reads)?;
+                    read.into_iter().for_each(|(read, result)| fetched.insert(read, result));
                 }
             }
-        };
-        Parts::read(self.workload.decided_streams(), ask)?.check()
+        }
     }
 
     /// Clients are served from now on; until then time stood still. The model learns of it when everything decided is

@@ -333,12 +333,7 @@ impl Bench {
     }
 
     fn judge(&mut self, request: &Request, outcome: Outcome) -> Result<(), String> {
-        let key = request.idempotency.as_ref().map(|idempotency| &idempotency.key);
-        let is_in_use = self
-            .waiting
-            .values()
-            .any(|other| other.idempotency.as_ref().is_some_and(|idempotency| Some(&idempotency.key) == key));
-        if outcome == Outcome::Unreadable || (outcome == Outcome::IdempotencyKeyInUse && !is_in_use) {
+        if outcome == Outcome::Unreadable {
             return Err(format!("not expected: {outcome:?}"));
         }
         self.grant_checker.handle_answer(self.now, request, &outcome)?;
@@ -357,8 +352,10 @@ impl Bench {
     /// Reports the decision to the model.
     pub(crate) fn decided(&mut self, request: &Request, fate: Fate) -> Result<(), String> {
         self.tell(|| format!("{} -> {fate:?}", describe(request)));
-        let decided = self.judge.decided(self.now, request, fate.clone());
-        decided.map_err(|expected| format!("{}\nanswer:   {fate:?}\nexpected: {expected}", describe(request)))
+        let decided = self.judge.decided(self.now, request, &fate);
+        decided
+            .map(|_| ())
+            .map_err(|expected| format!("{}\nanswer:   {fate:?}\nexpected: {expected}", describe(request)))
     }
 
     pub(crate) fn seal(&mut self) {
@@ -378,6 +375,7 @@ impl Bench {
                 None => self.stored.remove(&key),
             };
         }
+        self.judge.sealed();
         self.judge.persisted();
     }
 
@@ -401,8 +399,20 @@ impl Bench {
         self.engine.apply_grace_period(self.now);
         // Waiting requests are lost with the memory, and change nothing.
         self.waiting.clear();
-        let reopened = self.judge.reopened(false, self.engine.time(), Some(self.now));
-        reopened.map_err(|_| "too much is possible for the model".to_string())
+        let mut asked = open()?;
+        let ask = &mut |at, namespace: &Name, command| {
+            let mut job = Job::new(Request::new(namespace.clone(), command));
+            let mut fetched = Fetched::default();
+            loop {
+                match asked.apply(at, &mut job, &fetched) {
+                    Ok(Applied::Done { outcome, .. }) => return Ok(outcome),
+                    Ok(other) => return Err(format!("a read is {other:?}")),
+                    Err(Missing(reads)) => self.fetch(reads, &mut fetched),
+                }
+            }
+        };
+        self.judge = self.judge.as_loaded(false, self.engine.time(), Some(self.now), ask)?;
+        Ok(())
     }
 
     fn fetch(&self, reads: Vec<Read>, fetched: &mut Fetched) {

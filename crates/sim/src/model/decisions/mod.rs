@@ -272,9 +272,8 @@ impl Decisions {
         self.open().find(|made| made.position == token.0).map(|made| self.info(turn, made))
     }
 
-    /// Whether the decision that was made at this position is open.
-    pub(super) fn is_open(&self, token: Position) -> bool {
-        self.open().any(|made| made.position == token.0)
+    pub(super) fn open_positions(&self) -> impl Iterator<Item = u64> {
+        self.open().map(|made| made.position)
     }
 
     fn list(

@@ -212,10 +212,4 @@ impl Decisions {
         let places: Vec<u64> = waiting.map(|waiter| waiter.place).collect();
         self.woken.extend(places);
     }
-
-    /// Whether a request waits under this idempotency key.
-    pub(in crate::model) fn uses_key(&self, key: &(Option<Name>, Name)) -> bool {
-        let mut keys = self.waiting.iter().filter_map(|waiter| waiter.request.idempotency.as_ref());
-        keys.any(|used| used.owned_key() == *key)
-    }
 }

@@ -109,9 +109,9 @@ impl Ledger {
         order: &mut Order,
         now: u64,
         command: &ledger::Command,
-        answer: Option<&Answer>,
+        answer: &Answer,
     ) -> Answer {
-        if let (ledger::Command::Batch(transfers), Some(Ok(Reply::Batch(results)))) = (command, answer)
+        if let (ledger::Command::Batch(transfers), Ok(Reply::Batch(results))) = (command, answer)
             && transfers.len() == results.len()
         {
             let all = transfers.iter().zip(results);
@@ -121,31 +121,38 @@ impl Ledger {
             ));
         }
         match (command, answer) {
-            (ledger::Command::ListOperations { filter, page }, Some(Ok(Reply::Operations(shown)))) => {
+            (ledger::Command::ListOperations { filter, page }, Ok(Reply::Operations(shown))) => {
                 self.operations(now, filter, page, shown)
             }
-            (ledger::Command::ListLimitsByUse(page), Some(Ok(Reply::LimitsByUse(shown)))) => {
+            (ledger::Command::ListLimitsByUse(page), Ok(Reply::LimitsByUse(shown))) => {
                 Ok(self.limits_by_use(page, shown))
             }
             _ => self.command(order, now, command),
         }
     }
 
-    /// Rolls back every hold that is due by `now`, in due order.
-    pub(super) fn expire(&mut self, order: &mut Order, now: u64) {
-        self.expiries.sort_by_key(|expiry| (expiry.due, expiry.position));
-        while self.expiries.first().is_some_and(|expiry| expiry.due <= now) {
-            let expiry = self.expiries.remove(0);
-            let ends: Vec<(LimitId, i64)> = self
-                .open_holds(&expiry.operation)
-                .into_iter()
-                .filter(|hold| hold.position == expiry.position)
-                .map(|hold| (hold.limit, 0))
-                .collect();
-            if !ends.is_empty() {
-                self.end(order, expiry.due, &expiry.operation, &ends, EntryKind::Expiry);
-            }
-        }
+    /// When the next hold expires.
+    pub(in crate::model) fn next_due(&self) -> Option<u64> {
+        self.next_expiry().map(|expiry| expiry.due)
+    }
+
+    fn next_expiry(&self) -> Option<&Expiry> {
+        let is_open = |expiry: &&Expiry| !self.expiring(expiry).is_empty();
+        self.expiries.iter().filter(is_open).min_by_key(|expiry| (expiry.due, expiry.position))
+    }
+
+    /// Rolls back the holds that are due next.
+    pub(in crate::model) fn expire_next(&mut self, order: &mut Order) {
+        let Some(expiry) = self.next_expiry().cloned() else { return };
+        let ends = self.expiring(&expiry);
+        self.end(order, expiry.due, &expiry.operation, &ends, EntryKind::Expiry);
+    }
+
+    /// The limits in which this ends holds.
+    fn expiring(&self, expiry: &Expiry) -> Vec<(LimitId, i64)> {
+        let mut holds = self.open_holds(&expiry.operation);
+        holds.retain(|hold| hold.position == expiry.position);
+        holds.into_iter().map(|hold| (hold.limit, 0)).collect()
     }
 
     fn command(&mut self, order: &mut Order, now: u64, command: &ledger::Command) -> Result<Reply, Refusal> {

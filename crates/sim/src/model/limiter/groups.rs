@@ -1,4 +1,4 @@
-//! The groups of a rule: what each of them may show in its possible histories.
+//! The groups of a rule: what each of them may show.
 
 use super::{
     GroupKey, Limiter,
@@ -9,13 +9,13 @@ use limina_engine::{
     limiter::{GroupId, GroupInfo, Limit, Usage},
 };
 
-/// A group, and what it shows in each of its possible histories.
+/// A group, and what it shows.
 #[derive(Debug)]
 struct Group {
     override_name: Option<Name>,
     group: KeyValues,
     limit: Limit,
-    possible: Vec<Reading>,
+    reading: Reading,
 }
 
 impl Limiter {
@@ -60,8 +60,8 @@ impl Limiter {
         groups.dedup();
         let groups = groups.into_iter().map(|(group, own)| {
             let item = own.map_or_else(|| rule.exact(&group), |name| rule.item(name));
-            let (limit, possible) = self.group_readings(rule, group.clone(), item, now);
-            Group { override_name: item.map(|item| item.item.name.clone()), group, limit, possible }
+            let (limit, reading) = self.group_reading(rule, group.clone(), item, now);
+            Group { override_name: item.map(|item| item.item.name.clone()), group, limit, reading }
         });
         groups.collect()
     }
@@ -70,17 +70,16 @@ impl Limiter {
 impl Group {
     fn may_show(&self, item: &GroupInfo, above: Option<Usage>) -> bool {
         let reset = item.reset.map_or(NEVER, |reset| reset.0);
-        let shows = |reading: &Reading| reading.used.contains(item.used) && reading.reset.contains(reset);
         (&item.override_name, &item.group, item.limit) == (&self.override_name, &self.group, self.limit)
-            && self.possible.iter().any(shows)
+            && self.reading.used.contains(item.used)
+            && self.reading.reset.contains(reset)
             && item.used > 0
             && item.waiting == 0
             && is_above(item.used, item.limit, above)
     }
 
     fn must_be_shown(&self, above: Option<Usage>) -> bool {
-        let counts = |reading: &Reading| reading.used.0 > 0 && is_above(reading.used.0, self.limit, above);
-        self.possible.iter().all(counts)
+        self.reading.used.0 > 0 && is_above(self.reading.used.0, self.limit, above)
     }
 }
 

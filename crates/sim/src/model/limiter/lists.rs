@@ -1,50 +1,44 @@
 //! Reads of rules, overrides, counters and leases. A page may be short, but what it skips must not exist.
 
 use super::{
-    Answer, Limiter,
+    Answer, Limiter, Order, expect,
     rules::{Override, Rule},
     select,
 };
-use crate::model::{Branch, Order};
 use limina_engine::{
     Listed, Name, Page, Position,
     limiter::{Command, CounterInfo, OverrideInfo, Refusal, Reply, RuleInfo, RuleMatch, RuleSetInfo},
 };
 
 impl Limiter {
+    /// Whether a read is answered rightly. It may show positions for the first time.
     pub(super) fn read(
-        &self,
+        &mut self,
         now: u64,
-        order: Order,
+        order: &mut Order,
         command: &Command,
         answer: &Answer,
-    ) -> Result<Branch<Limiter>, String> {
+    ) -> Result<(), String> {
         if let (Command::ListCounters { query, page }, Ok(Reply::Counters(shown))) = (command, answer) {
             let mut all = self.counters();
             all.retain(|counter| select::finds(query, &counter.key_values));
             let is_right = is_part(&all, &shown.items) && shown.items.len() <= page.limit();
             let is_whole = page.after.is_some() || shown.next.is_some() || shown.items.len() == all.len();
-            return if is_right && is_whole {
-                Ok(self.clone().unchanged(order))
-            } else {
-                Err(format!("at most {} of these, each once: {all:?}", page.limit()))
-            };
+            let expected = || format!("at most {} of these, each once: {all:?}", page.limit());
+            return expect(is_right && is_whole, expected);
         }
         if let (Command::ListGroups { rule, above, page }, Ok(Reply::Groups(shown))) = (command, answer) {
             self.rule(rule).ok_or("RuleNotFound")?;
-            self.check_groups(now, rule, *above, page, shown)?;
-            return Ok(self.clone().unchanged(order));
+            return self.check_groups(now, rule, *above, page, shown);
         }
         if let Command::PlanRuleSet(plan) = command {
             return self.plan_set(now, order, plan, answer);
         }
         let mut expected = self.answer(now, command, answer);
-        let mut next = self.clone();
-        let mut order = order;
         if let (Ok(expected), Ok(shown)) = (&mut expected, answer) {
-            next.adopt(&mut order, expected, shown);
+            self.adopt(order, expected, shown);
         }
-        if expected == *answer { Ok(next.unchanged(order)) } else { Err(format!("{expected:?}")) }
+        expect(expected == *answer, || format!("{expected:?}"))
     }
 
     /// The expected answer, except for positions. A list is returned as far as `shown` covers it.

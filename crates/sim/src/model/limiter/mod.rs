@@ -4,15 +4,16 @@ mod decide;
 mod groups;
 mod lists;
 mod quotas;
+mod relaxed;
 mod rule_sets;
 mod rules;
 mod window;
 
-use super::{Bounds, Branch, Changed, Mark, Order, select};
+use super::{Bounds, Done, Mark, Order, expect, select};
 use decide::{Case, Mode};
 use limina_engine::{
     KeyValues, Millis, Name, Position, Time,
-    limiter::{Command, CounterInfo, Decision, EntryMode, LeaseInfo, Refusal, Reply, Take},
+    limiter::{Command, CounterInfo, Decision, EntryMode, LeaseInfo, NewLease, Refusal, Reply, Take},
 };
 use rules::Rule;
 use std::collections::BTreeMap;
@@ -30,8 +31,8 @@ pub(super) struct Limiter {
     moves: Vec<(KeyValues, i128)>,
     /// The leases that have not ended.
     leases: Vec<Lease>,
-    /// The possible histories of each window. There is more than one only after a crash.
-    groups: BTreeMap<GroupKey, Vec<History>>,
+    /// What happened to each window.
+    groups: BTreeMap<GroupKey, History>,
 }
 
 /// Identifies a window.
@@ -60,215 +61,194 @@ struct Lease {
     token: Mark,
 }
 
+impl Lease {
+    fn new(now: u64, order: Order, new: &NewLease) -> Lease {
+        let expires_at = now + new.ttl().0;
+        Lease {
+            id: new.id().clone(),
+            session: new.session().clone(),
+            key_values: new.key_values().clone(),
+            hits: new.hits(),
+            owner: new.owner().cloned(),
+            ttl: new.ttl().0,
+            taken_at: now,
+            expires_at,
+            stored_expires_at: expires_at,
+            token: Mark::after(order),
+        }
+    }
+
+    /// What it takes.
+    fn take(&self) -> Take {
+        let hits = i64::try_from(self.hits).expect("hits are small");
+        Take::new(self.key_values.clone(), hits).expect("a lease is within the limits")
+    }
+}
+
 impl Limiter {
     pub(super) fn new(bounds: &Bounds) -> Limiter {
         Limiter { bounds: bounds.clone(), ..Limiter::default() }
     }
 
-    /// All possible results of the command that agree with the answer; or the expected answer.
+    /// Executes a command that has this answer. The error is the expected answer.
     pub(super) fn run(
-        &self,
+        &mut self,
         now: u64,
-        order: Order,
+        order: &mut Order,
         command: &Command,
         is_keyed: bool,
-        answer: Option<&Answer>,
-    ) -> Result<Vec<Branch<Limiter>>, String> {
-        // The items of a batch are bounded one by one, and a plan changes nothing.
-        if matches!(command, Command::CheckBatch(_) | Command::PlanRuleSet(_)) {
-            return self.run_unbounded(now, order, command, is_keyed, answer);
-        }
-        if let Some(Err(Refusal::QuotaExceeded(exceeded))) = answer {
-            let ways = self.run_unbounded(now, order, command, is_keyed, None)?;
-            let entries = match command {
-                Command::Check(check) => check.entries().len(),
-                Command::CheckSet(set) => set.entries().len(),
-                _ => 1,
-            };
-            return self.refused_by(exceeded, order, entries, ways.iter().map(|way| &way.state));
-        }
-        let mut ways = self.run_unbounded(now, order, command, is_keyed, answer)?;
-        let count = ways.len();
-        ways.retain(|way| self.may_become(&way.state));
-        match answer {
-            Some(_) if ways.is_empty() => return Err(format!("a refusal by a quota {:?}", self.bounds)),
-            // A quota may have refused it, also because of what an entry took that did not count in the end.
-            None if self.may_be_full() || ways.len() < count || matches!(command, Command::CheckSet(_)) => {
-                ways.push(self.clone().unchanged(order));
+        answer: &Answer,
+    ) -> Result<Done, String> {
+        let before = self.clone();
+        let done = match (command, answer) {
+            // The items of a batch are bounded one by one, and a plan changes nothing.
+            (Command::CheckBatch(_) | Command::PlanRuleSet(_), _) => {
+                return self.run_unbounded(now, order, command, is_keyed, answer);
             }
-            _ => {}
-        }
-        Ok(ways)
+            (_, Err(Refusal::QuotaExceeded(exceeded))) => {
+                return self.refused_by(now, order, command, exceeded);
+            }
+            _ => self.run_unbounded(now, order, command, is_keyed, answer)?,
+        };
+        expect(before.may_become(self), || format!("a refusal by a quota {:?}", self.bounds))?;
+        Ok(done)
     }
 
     fn run_unbounded(
-        &self,
+        &mut self,
         now: u64,
-        order: Order,
+        order: &mut Order,
         command: &Command,
         is_keyed: bool,
-        answer: Option<&Answer>,
-    ) -> Result<Vec<Branch<Limiter>>, String> {
-        let decided = answer.and_then(decision_in);
-        match command {
-            Command::Change(change) => {
-                let ways = self.change(now, order, change);
-                fitting(ways.into_iter().map(|way| way.fit(order, answer)))
-            }
+        answer: &Answer,
+    ) -> Result<Done, String> {
+        let is = |expected: Answer| expect(*answer == expected, || format!("{expected:?}"));
+        Ok(match command {
+            Command::Change(change) => return self.change(now, order, change, answer),
             Command::Check(check) => {
-                let case = Case {
-                    now,
-                    entries: check.entries(),
-                    dry_run: check.dry_run(),
-                    report: check.report(),
-                    is_keyed,
-                    mode: Mode::Check,
-                };
-                if check.require_match()
-                    && let Some(refusal) = self.no_rule_applies(check.entries())
-                {
-                    let way = Branch { is_relaxed: self.is_relaxed(&case), ..self.clone().unchanged(order) };
-                    return fitting([fit(way, &Err(refusal), answer)]);
+                let entries = check.entries();
+                let case = Case::new(now, is_keyed, entries, Mode::Check);
+                let case = Case { dry_run: check.dry_run(), report: check.report(), ..case };
+                if let Some(refusal) = self.no_rule_applies(entries).filter(|_| check.require_match()) {
+                    is(Err(refusal))?;
+                    return Ok(Done { is_change: false, is_relaxed: self.is_relaxed(&case) });
                 }
-                let ways = self.decide(order, &case, decided.as_ref())?;
-                fitting(ways.into_iter().map(|way| {
-                    let reply = if way.decision.is_refused() {
-                        Err(way.decision)
-                    } else {
-                        Ok(Reply::Allowed(way.decision))
-                    };
-                    fit(way.way, &reply.map_err(Refusal::LimitReached), answer)
-                }))
+                let (decision, done) = self.decide(order, &case, decision_in(answer)?)?;
+                is(match decision.is_refused() {
+                    true => Err(Refusal::LimitReached(decision)),
+                    false => Ok(Reply::Allowed(decision)),
+                })?;
+                done
             }
             Command::CheckSet(set) => {
                 let entries = set.entries();
                 let is_plain = |entry| set.mode(entry) == EntryMode::Take && set.alternative(entry).is_none();
-                if !(0..entries.len()).all(is_plain) {
-                    return match answer {
-                        None | Some(Ok(Reply::Set(_))) => {
-                            self.decide_set(now, order, set, is_keyed, decided.as_ref())
-                        }
-                        Some(_) => Err("the decision about a set".into()),
-                    };
-                }
                 // A set whose entries all take, without alternatives, is decided as a check is.
-                let case = Case { now, entries, dry_run: false, report: false, is_keyed, mode: Mode::Check };
-                let ways = self.decide(order, &case, decided.as_ref())?;
-                fitting(ways.into_iter().map(|way| fit(way.way, &Ok(Reply::Set(way.decision)), answer)))
+                let set = (!(0..entries.len()).all(is_plain)).then_some(set);
+                let case = Case { set, ..Case::new(now, is_keyed, entries, Mode::Check) };
+                let (decision, done) = self.decide(order, &case, decision_in(answer)?)?;
+                is(Ok(Reply::Set(decision)))?;
+                done
             }
             Command::CheckBatch(checks) => {
-                let results = match answer {
-                    None => None,
-                    Some(Ok(Reply::Batch(results))) if results.len() == checks.len() => Some(results),
-                    Some(_) => return Err("a batch with one result for each check".into()),
-                };
-                let mut ways =
-                    vec![Branch { state: self.clone(), order, changed: Changed::No, is_relaxed: !is_keyed }];
-                for (place, check) in checks.iter().enumerate() {
-                    let result = results.map(|results| match results[place].clone() {
-                        Ok(decision) if !decision.is_refused() => Ok(Reply::Allowed(decision)),
-                        Ok(decision) => Err(Refusal::LimitReached(decision)),
+                let Ok(Reply::Batch(results)) = answer else { return Err("the results of a batch".into()) };
+                expect(results.len() == checks.len(), || "one result for each check".into())?;
+                let mut all = Done { is_change: false, is_relaxed: !is_keyed };
+                for (place, (check, result)) in checks.iter().zip(results.clone()).enumerate() {
+                    let result = match result {
+                        Ok(decision) if decision.is_refused() => Err(Refusal::LimitReached(decision)),
+                        Ok(decision) => Ok(Reply::Allowed(decision)),
                         Err(refusal) => Err(refusal),
-                    });
-                    let command = Command::Check(check.clone());
-                    let mut next = Vec::new();
-                    for before in ways {
-                        let all = before.state.run(now, before.order, &command, is_keyed, result.as_ref());
-                        next.extend(
-                            all.map_err(|text| format!("of check {place}: {text}"))?.into_iter().map(|way| {
-                                Branch {
-                                    changed: way.changed.max(before.changed),
-                                    is_relaxed: way.is_relaxed && before.is_relaxed,
-                                    ..way
-                                }
-                            }),
-                        );
-                    }
-                    ways = next;
+                    };
+                    let done = self.run(now, order, &Command::Check(check.clone()), is_keyed, &result);
+                    let done = done.map_err(|text| format!("of check {place}: {text}"))?;
+                    all.is_relaxed &= done.is_relaxed;
+                    all.is_change |= done.is_change;
                 }
-                Ok(ways)
+                all
+            }
+            Command::MoveCounter(change) if change.amount() < 0 => {
+                let key_values = change.key_values();
+                let back = self.unleased(key_values).min(i128::from(change.amount().unsigned_abs()));
+                self.moves.push((key_values.clone(), -back));
+                let decision =
+                    Decision { allowed: true, reported: false, limits: Vec::new(), retry_after: None };
+                is(Ok(Reply::Moved { counter: self.counter(key_values), decision }))?;
+                changed(order, u64::from(back > 0))
             }
             Command::MoveCounter(change) => {
-                self.move_counter(now, order, change.key_values(), change.amount(), answer)
+                let key_values = change.key_values().clone();
+                let entries =
+                    [Take::new(key_values.clone(), change.amount()).expect("a counter is within the limits")];
+                let (decision, done) = self.decide(
+                    order,
+                    &Case::new(now, is_keyed, &entries, Mode::Move),
+                    decision_in(answer)?,
+                )?;
+                is(match decision.is_refused() {
+                    true => Err(Refusal::LimitReached(decision)),
+                    false => Ok(Reply::Moved { counter: self.counter(&key_values), decision }),
+                })?;
+                done
             }
             Command::SetCounter(change) => {
-                let (key_values, to) = (change.key_values(), change.amount());
-                let mut next = self.clone();
-                let change = i128::from(to.max(0)) - self.unleased(key_values);
-                let changed = if change == 0 { Changed::Unclear } else { Changed::Yes };
-                next.moves.push((key_values.clone(), change));
-                let reply = Ok(Reply::Counter(next.counter(key_values)));
-                fitting([fit(next.way(order, changed), &reply, answer)])
+                let key_values = change.key_values();
+                let by = i128::from(change.amount().max(0)) - self.unleased(key_values);
+                self.moves.push((key_values.clone(), by));
+                is(Ok(Reply::Counter(self.counter(key_values))))?;
+                changed(order, 1)
             }
             Command::TakeLease(new) => {
-                let lease = Lease {
-                    id: new.id().clone(),
-                    session: new.session().clone(),
-                    key_values: new.key_values().clone(),
-                    hits: new.hits(),
-                    owner: new.owner().cloned(),
-                    ttl: new.ttl().0,
-                    taken_at: now,
-                    expires_at: now + new.ttl().0,
-                    stored_expires_at: now + new.ttl().0,
-                    token: Mark::after(order),
-                };
-                let hits = i64::try_from(new.hits()).expect("hits are small");
-                let entries =
-                    [Take::new(new.key_values().clone(), hits).expect("a lease is within the limits")];
-                if new.require_match()
-                    && let Some(refusal) = self.no_rule_applies(&entries)
-                {
-                    return fitting([fit(self.clone().unchanged(order), &Err(refusal), answer)]);
+                let lease = Lease::new(now, *order, new);
+                let entries = [lease.take()];
+                if let Some(refusal) = self.no_rule_applies(&entries).filter(|_| new.require_match()) {
+                    is(Err(refusal))?;
+                    return Ok(Done::NOTHING);
                 }
-                let mode = Mode::Lease(&lease);
-                let case = Case { now, entries: &entries, dry_run: false, report: false, is_keyed, mode };
-                let ways = self.decide(order, &case, decided.as_ref())?;
-                fitting(ways.into_iter().map(|decided| {
-                    let mut way = decided.way;
-                    if !decided.allowed {
-                        return fit(way, &Err(Refusal::LimitReached(decided.decision)), answer);
-                    }
-                    let shown = match answer {
-                        Some(Ok(Reply::LeaseTaken { lease, .. })) => lease.fencing_token,
-                        _ => Position(0),
-                    };
-                    let lease = way.state.lease_info(now, new.id(), shown).expect("it was just taken");
-                    if answer.is_some() {
-                        way.state.learn_token(new.id(), lease.fencing_token);
-                        way.order.learn(lease.fencing_token);
-                    }
-                    let session = new.session().clone();
-                    let lease = Box::new(lease);
-                    fit(way, &Ok(Reply::LeaseTaken { lease, session, decision: decided.decision }), answer)
-                }))
+                let (decision, done) = self.decide(
+                    order,
+                    &Case::new(now, is_keyed, &entries, Mode::Lease(&lease)),
+                    decision_in(answer)?,
+                )?;
+                if decision.is_refused() {
+                    is(Err(Refusal::LimitReached(decision)))?;
+                    return Ok(done);
+                }
+                let session = new.session().clone();
+                let lease = Box::new(self.show_lease(now, order, new.id(), answer)?);
+                is(Ok(Reply::LeaseTaken { lease, session, decision }))?;
+                done
             }
             Command::ExtendLease { id, session } => {
-                let mut next = self.clone();
                 if let Err(refusal) = self.check_session(id, Some(session)) {
-                    return fitting([fit(next.unchanged(order), &Err(refusal), answer)]);
+                    is(Err(refusal))?;
+                    return Ok(Done::NOTHING);
                 }
-                let lease = next.leases.iter_mut().find(|lease| lease.id == *id).expect("it lives");
-                let changed =
-                    if lease.expires_at == now + lease.ttl { Changed::Unclear } else { Changed::Yes };
+                let lease = self.leases.iter_mut().find(|lease| lease.id == *id).expect("it lives");
                 (lease.expires_at, lease.stored_expires_at) = (now + lease.ttl, now + lease.ttl);
-                next.show_lease(now, order, changed, id, answer)
+                is(Ok(Reply::Lease(self.show_lease(now, order, id, answer)?)))?;
+                changed(order, 1)
             }
             Command::ReleaseLease { id, session } => {
-                let mut next = self.clone();
                 if let Err(refusal) = self.check_session(id, session.as_ref()) {
-                    return fitting([fit(next.unchanged(order), &Err(refusal), answer)]);
+                    is(Err(refusal))?;
+                    return Ok(Done::NOTHING);
                 }
-                next.leases.retain(|lease| lease.id != *id);
-                fitting([fit(next.way(order, Changed::Yes), &Ok(Reply::LeaseReleased), answer)])
+                self.leases.retain(|lease| lease.id != *id);
+                is(Ok(Reply::LeaseReleased))?;
+                changed(order, 1)
             }
             Command::AbandonLease(_) => {
-                fitting([fit(self.clone().unchanged(order), &Ok(Reply::LeaseAbandoned), answer)])
+                is(Ok(Reply::LeaseAbandoned))?;
+                Done::NOTHING
             }
-            Command::GetLease(id) => match self.lease(id) {
-                Some(_) => self.clone().show_lease(now, order, Changed::No, id, answer),
-                None => fitting([fit(self.clone().unchanged(order), &Err(lease_not_found(id)), answer)]),
-            },
+            Command::GetLease(id) => {
+                is(match self.has_lease(id) {
+                    true => Ok(Reply::Lease(self.show_lease(now, order, id, answer)?)),
+                    false => Err(lease_not_found(id)),
+                })?;
+                Done::NOTHING
+            }
             Command::GetRule(_)
             | Command::ListRules { .. }
             | Command::GetOverride { .. }
@@ -279,71 +259,31 @@ impl Limiter {
             | Command::Match(_)
             | Command::ListCounters { .. }
             | Command::ListGroups { .. }
-            | Command::ListLeases { .. } => match answer {
-                Some(answer) => self.read(now, order, command, answer).map(|way| vec![way]),
-                None => Ok(vec![self.clone().unchanged(order)]),
-            },
-        }
+            | Command::ListLeases { .. } => {
+                self.read(now, order, command, answer)?;
+                Done::NOTHING
+            }
+        })
     }
 
-    fn move_counter(
-        &self,
-        now: u64,
-        order: Order,
-        key_values: &KeyValues,
-        by: i64,
-        answer: Option<&Answer>,
-    ) -> Result<Vec<Branch<Limiter>>, String> {
-        if by < 0 {
-            let mut next = self.clone();
-            let back = self.unleased(key_values).min(i128::from(by.unsigned_abs()));
-            next.moves.push((key_values.clone(), -back));
-            let changed = if back == 0 { Changed::Unclear } else { Changed::Yes };
-            let decision = Decision { allowed: true, reported: false, limits: Vec::new(), retry_after: None };
-            let reply = Ok(Reply::Moved { counter: next.counter(key_values), decision });
-            return fitting([fit(next.way(order, changed), &reply, answer)]);
-        }
-        let entries = [Take::new(key_values.clone(), by).expect("a counter is within the limits")];
-        let case =
-            Case { now, entries: &entries, dry_run: false, report: false, is_keyed: false, mode: Mode::Move };
-        let decided = answer.and_then(decision_in);
-        let ways = self.decide(order, &case, decided.as_ref())?;
-        fitting(ways.into_iter().map(|way| {
-            let reply = if way.allowed {
-                Ok(Reply::Moved { counter: way.way.state.counter(key_values), decision: way.decision })
-            } else {
-                Err(Refusal::LimitReached(way.decision))
-            };
-            fit(way.way, &reply, answer)
-        }))
-    }
-
+    /// What an answer must show of a lease. If it shows the token for the first time, that is the lease's token.
     fn show_lease(
-        mut self,
+        &mut self,
         now: u64,
-        order: Order,
-        changed: Changed,
+        order: &mut Order,
         id: &Name,
-        answer: Option<&Answer>,
-    ) -> Result<Vec<Branch<Limiter>>, String> {
+        answer: &Answer,
+    ) -> Result<LeaseInfo, String> {
         let shown = match answer {
-            Some(Ok(Reply::Lease(lease))) => lease.fencing_token,
-            _ => Position(0),
+            Ok(Reply::LeaseTaken { lease, .. }) => lease.fencing_token,
+            Ok(Reply::Lease(lease)) => lease.fencing_token,
+            _ => return Err("the lease".into()),
         };
-        let info = self.lease_info(now, id, shown).expect("it lives");
-        if answer.is_some() {
-            self.learn_token(id, info.fencing_token);
-        }
-        fitting([fit(self.way(order, changed), &Ok(Reply::Lease(info)), answer)])
-    }
-
-    /// Ends every lease that is due. Returns whether there was one.
-    pub(super) fn expire(&mut self, now: u64) -> bool {
-        let before = self.leases.len();
-        while self.next_expiry().is_some_and(|due| due <= now) {
-            self.expire_next();
-        }
-        self.leases.len() < before
+        let info = self.lease_info(now, id, shown).ok_or("no lease")?;
+        let lease = self.leases.iter_mut().find(|lease| lease.id == *id).expect("it lives");
+        lease.token.known = Some(info.fencing_token.0);
+        order.learn(info.fencing_token);
+        Ok(info)
     }
 
     /// Ends the lease that is due next. If several are due together, the one that was taken first.
@@ -358,19 +298,6 @@ impl Limiter {
         self.leases.iter().map(|lease| lease.expires_at).min()
     }
 
-    /// After a crash: windows may have lost the effect of relaxed answers.
-    pub(super) fn forget(&mut self, persisted: u64) {
-        for histories in self.groups.values_mut() {
-            let mut rests: Vec<History> = Vec::new();
-            for rest in histories.iter().flat_map(|history| history.rests(persisted)) {
-                if !rests.contains(&rest) {
-                    rests.push(rest);
-                }
-            }
-            *histories = rests;
-        }
-    }
-
     /// Extends every lease to at least its full ttl from now on.
     pub(super) fn reopen(&mut self, ready: u64) {
         for lease in &mut self.leases {
@@ -378,12 +305,11 @@ impl Limiter {
         }
     }
 
-    /// Whether the two differ in more than windows.
-    pub(super) fn differs_solidly(&self, other: &Limiter) -> bool {
-        self.rules != other.rules || self.moves != other.moves || self.leases != other.leases
+    pub(super) fn lease_ids(&self) -> impl Iterator<Item = &Name> {
+        self.leases.iter().map(|lease| &lease.id)
     }
 
-    pub(super) fn has_lease(&self, id: &Name) -> bool {
+    fn has_lease(&self, id: &Name) -> bool {
         self.lease(id).is_some()
     }
 
@@ -425,12 +351,6 @@ impl Limiter {
         })
     }
 
-    pub(super) fn learn_token(&mut self, id: &Name, token: Position) {
-        if let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == *id) {
-            lease.token.known = Some(token.0);
-        }
-    }
-
     fn unleased(&self, key_values: &KeyValues) -> i128 {
         self.moves.iter().filter(|(of, _)| of == key_values).map(|(_, by)| by).sum()
     }
@@ -454,18 +374,6 @@ impl Limiter {
             .filter(|counter| counter.total > 0)
             .collect()
     }
-
-    fn unchanged(self, order: Order) -> Branch<Limiter> {
-        self.way(order, Changed::No)
-    }
-
-    /// The result of a command whose answer waits for the disk.
-    fn way(self, mut order: Order, changed: Changed) -> Branch<Limiter> {
-        if changed != Changed::No {
-            order.grow(u64::from(changed == Changed::Yes));
-        }
-        Branch { state: self, order, changed, is_relaxed: false }
-    }
 }
 
 fn lease_not_found(id: &Name) -> Refusal {
@@ -473,7 +381,7 @@ fn lease_not_found(id: &Name) -> Refusal {
 }
 
 /// The decision about limits in the answer.
-fn decision_in(answer: &Answer) -> Option<Decision> {
+fn decision_in(answer: &Answer) -> Result<&Decision, String> {
     match answer {
         Ok(
             Reply::Allowed(decision)
@@ -481,29 +389,16 @@ fn decision_in(answer: &Answer) -> Option<Decision> {
             | Reply::Moved { decision, .. }
             | Reply::LeaseTaken { decision, .. },
         )
-        | Err(Refusal::LimitReached(decision)) => Some(decision.clone()),
-        _ => None,
+        | Err(Refusal::LimitReached(decision)) => Ok(decision),
+        _ => Err("a decision about limits".into()),
     }
 }
 
-/// The result, if the answer is the expected one.
-fn fit(way: Branch<Limiter>, expected: &Answer, answer: Option<&Answer>) -> Result<Branch<Limiter>, String> {
-    match answer {
-        Some(answer) if answer != expected => Err(format!("{expected:?}")),
-        _ => Ok(way),
+/// A command without a decision has changed something if it takes positions.
+fn changed(order: &mut Order, positions: u64) -> Done {
+    if positions == 0 {
+        return Done::NOTHING;
     }
-}
-
-/// The results that fit; if none does, the expected answer of each.
-fn fitting(
-    ways: impl IntoIterator<Item = Result<Branch<Limiter>, String>>,
-) -> Result<Vec<Branch<Limiter>>, String> {
-    let (mut fitting, mut others) = (Vec::new(), Vec::new());
-    for way in ways {
-        match way {
-            Ok(way) => fitting.push(way),
-            Err(expected) => others.push(expected),
-        }
-    }
-    if fitting.is_empty() { Err(others.join("\n   or:    ")) } else { Ok(fitting) }
+    order.grow(positions);
+    Done::CHANGE
 }

@@ -2,9 +2,15 @@
 //! count what is in use: windows that are back in their initial state are dropped at some time, and so are the groups of
 //! rules that were deleted or refused.
 
-use super::{Limiter, Order};
-use crate::model::{Branch, Changed};
-use limina_engine::{KeyValues, Name, Quota, QuotaExceeded};
+use super::{
+    Done, Lease, Limiter, Order,
+    decide::{Case, Mode},
+    expect,
+};
+use limina_engine::{
+    KeyValues, Name, Quota, QuotaExceeded,
+    limiter::{Command, EntryMode, Take},
+};
 use std::collections::BTreeSet;
 
 const EXACT: [Quota; 4] = [Quota::Rules, Quota::Overrides, Quota::Counters, Quota::Leases];
@@ -27,20 +33,55 @@ impl Limiter {
         })
     }
 
-    /// Whether there may be groups that the model does not know, so that it does not know whether a quota refuses.
-    pub(super) fn may_be_full(&self) -> bool {
-        self.bounds.limit(Quota::Groups).is_some()
+    /// A command was refused by this quota. The error says why that is wrong.
+    pub(super) fn refused_by(
+        &self,
+        now: u64,
+        order: &mut Order,
+        command: &Command,
+        exceeded: &QuotaExceeded,
+    ) -> Result<Done, String> {
+        let taking = |entries: &[Take], mode| {
+            let mut after = self.clone();
+            let case = Case::new(now, false, entries, mode);
+            entries.iter().for_each(|take| after.take(&case, EntryMode::Take, take, true));
+            vec![after]
+        };
+        let (entries, after) = match command {
+            Command::Check(check) => (check.entries().len(), taking(check.entries(), Mode::Check)),
+            Command::CheckSet(set) => (set.entries().len(), taking(set.entries(), Mode::Check)),
+            Command::MoveCounter(change) | Command::SetCounter(change) => {
+                let take = Take::new(change.key_values().clone(), change.amount().max(0));
+                (1, taking(&[take.expect("a counter is within the limits")], Mode::Move))
+            }
+            Command::TakeLease(new) => {
+                let lease = Lease::new(now, *order, new);
+                (1, taking(&[lease.take()], Mode::Lease(&lease)))
+            }
+            Command::Change(change) => {
+                let ways = self.changes(now, *order, change).into_iter();
+                (1, ways.map(|way| way.limiter).collect())
+            }
+            _ => return Err("no refusal by a quota".into()),
+        };
+        let mut wrong = String::new();
+        for after in after {
+            match self.refused_after(order, exceeded, entries, &after) {
+                Ok(()) => return Ok(Done::NOTHING),
+                Err(text) => wrong = text,
+            }
+        }
+        Err(wrong)
     }
 
-    /// The state after a refusal by this quota, if the refusal is right. `ways` are all states that the command could lead to
-    /// without quotas. A check has several `entries`, any other command has one.
-    pub(super) fn refused_by<'a>(
+    /// Whether this quota refuses what a command would make of it. A check has several `entries`, any other command has one.
+    pub(super) fn refused_after(
         &self,
+        order: &mut Order,
         exceeded: &QuotaExceeded,
-        order: Order,
         entries: usize,
-        mut ways: impl Iterator<Item = &'a Limiter>,
-    ) -> Result<Vec<Branch<Limiter>>, String> {
+        after: &Limiter,
+    ) -> Result<(), String> {
         let QuotaExceeded { quota, limit, used } = *exceeded;
         if self.bounds.limit(quota) != Some(limit) {
             return Err(format!("no refusal by {quota}: the bounds are {:?}", self.bounds));
@@ -50,14 +91,13 @@ impl Limiter {
             Quota::Groups => used >= count,
             // Earlier entries of the same check may have created or removed some, and later ones may remove them again.
             _ if entries > 1 => used.abs_diff(count) <= entries as u64 && used >= limit,
-            _ => used >= count && ways.any(|way| way.count(quota) as u64 > limit.max(count)),
+            _ => used >= count && after.count(quota) as u64 > limit.max(count),
         };
         // A rule that was counted and then refused has used positions.
-        let changed = if quota == Quota::Groups { Changed::Unclear } else { Changed::No };
-        match is_right {
-            true => Ok(vec![self.clone().way(order, changed)]),
-            false => Err(format!("no refusal by {quota}: there are {count}")),
+        if quota == Quota::Groups {
+            order.grow(0);
         }
+        expect(is_right, || format!("no refusal by {quota}: there are {count}"))
     }
 
     /// The number, or the least number of groups.

@@ -1,11 +1,10 @@
 //! Rule sets: what a set changes, and which rules it may not touch.
 
 use super::{
-    Answer, Limiter,
+    Answer, Limiter, Mark, Order, expect,
     rules::{Outcome, Override, Rule},
     window::Shape,
 };
-use crate::model::{Branch, Changed, Mark, Order};
 use limina_engine::{
     Name, Position,
     limiter::{
@@ -75,7 +74,7 @@ impl Limiter {
             return self.refuse(refusal);
         }
         let old = self.set(set);
-        let is_changed = !changes.is_empty() || old.is_none_or(|old| old.overrides != new.overrides);
+        let is_change = !changes.is_empty() || old.is_none_or(|old| old.overrides != new.overrides);
         let put = Set {
             name: set.clone(),
             overrides: new.overrides,
@@ -84,8 +83,7 @@ impl Limiter {
         limiter.sets.retain(|other| other.name != *set);
         limiter.sets.push(put);
         let answer = Ok(Reply::RuleSetPut { is_new: old.is_none(), changes });
-        let changed = if is_changed { Changed::Yes } else { Changed::No };
-        vec![Outcome { limiter, answer, changed }]
+        vec![Outcome { limiter, answer, is_change }]
     }
 
     pub(super) fn delete_set(&self, set: &Name, author: SetAuthor) -> Vec<Outcome> {
@@ -100,39 +98,31 @@ impl Limiter {
         deleted.iter().for_each(|name| limiter.remove_rule(name));
         limiter.sets.retain(|other| other.name != *set);
         let answer = Ok(Reply::RuleSetDeleted(SetChanges { deleted, ..SetChanges::default() }));
-        vec![Outcome { limiter, answer, changed: Changed::Yes }]
+        vec![Outcome { limiter, answer, is_change: true }]
     }
 
     /// A look at what a client's change of the set would change.
     pub(super) fn plan_set(
         &self,
         now: u64,
-        order: Order,
+        order: &mut Order,
         plan: &RuleSetPlan,
         answer: &Answer,
-    ) -> Result<Branch<Limiter>, String> {
-        let same = |expected: Answer| match expected == *answer {
-            true => Ok(self.clone().unchanged(order)),
-            false => Err(format!("{expected:?}")),
-        };
+    ) -> Result<(), String> {
+        let is = |expected: Answer| expect(expected == *answer, || format!("{expected:?}"));
         if is_servers_own(plan.set()) {
-            return same(Err(Refusal::RuleSetManagedByServer { set: plan.set().clone() }));
+            return is(Err(Refusal::RuleSetManagedByServer { set: plan.set().clone() }));
         }
-        let created = Mark::after(Order { position: 0, ..order });
+        let created = Mark::after(Order { position: 0, ..*order });
         let (changes, after) = self.compare_set(now, created, plan.set(), plan.rules());
-        if let Err(Refusal::QuotaExceeded(exceeded)) = answer {
-            // What a rule with a conflict would add is not counted.
-            return match changes.conflicts.is_empty() {
-                true => self
-                    .refused_by(exceeded, order, 1, [&after].into_iter())
-                    .map(|_| self.clone().unchanged(order)),
-                false => Ok(self.clone().unchanged(order)),
-            };
+        // What a rule with a conflict would add is not counted.
+        let has_conflicts = !changes.conflicts.is_empty();
+        match answer {
+            Err(Refusal::QuotaExceeded(_)) if has_conflicts => Ok(()),
+            Err(Refusal::QuotaExceeded(exceeded)) => self.refused_after(order, exceeded, 1, &after),
+            _ if !has_conflicts && !self.may_have_rules(&after) => Err("a refusal by a quota".into()),
+            _ => is(Ok(Reply::RuleSetPlanned(changes))),
         }
-        if changes.conflicts.is_empty() && !self.may_have_rules(&after) {
-            return Err("a refusal by a quota".into());
-        }
-        same(Ok(Reply::RuleSetPlanned(changes)))
     }
 
     /// What the set changes, and the rules afterwards.

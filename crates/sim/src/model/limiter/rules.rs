@@ -1,7 +1,6 @@
 //! Rules and overrides, and how changing them affects what was counted.
 
-use super::{Answer, GroupKey, Limiter, select, window::Shape};
-use crate::model::{Branch, Changed, Mark, Order};
+use super::{Answer, Done, GroupKey, Limiter, Mark, Order, select, window::Shape};
 use limina_engine::{
     KeyValues, Name, Position,
     limiter::{
@@ -29,7 +28,7 @@ pub(super) struct Override {
 pub(super) struct Outcome {
     pub(super) limiter: Limiter,
     pub(super) answer: Answer,
-    pub(super) changed: Changed,
+    pub(super) is_change: bool,
 }
 
 impl Rule {
@@ -110,9 +109,36 @@ impl Override {
 }
 
 impl Limiter {
+    /// Changes rules as the answer says, if that is right.
+    pub(super) fn change(
+        &mut self,
+        now: u64,
+        order: &mut Order,
+        change: &Change,
+        answer: &Answer,
+    ) -> Result<Done, String> {
+        let mut expected = Vec::new();
+        for mut way in self.changes(now, *order, change) {
+            let mut after = *order;
+            if way.is_change {
+                // The change may have taken its position when it began, before others that were answered meanwhile.
+                after.grow(0);
+            }
+            if let (Ok(expected), Ok(shown)) = (&mut way.answer, answer) {
+                way.limiter.adopt(&mut after, expected, shown);
+            }
+            if way.answer == *answer {
+                (*self, *order) = (way.limiter, after);
+                return Ok(if way.is_change { Done::CHANGE } else { Done::NOTHING });
+            }
+            expected.push(format!("{:?}", way.answer));
+        }
+        Err(expected.join("\n   or:    "))
+    }
+
     /// All possible results of the change. There are several only if several things are wrong and it is not specified
     /// which one is reported.
-    pub(super) fn change(&self, now: u64, order: Order, change: &Change) -> Vec<Outcome> {
+    pub(super) fn changes(&self, now: u64, order: Order, change: &Change) -> Vec<Outcome> {
         // A change that takes a while has the position at which it began, not the one at which it took effect.
         let created = Mark::after(Order { position: 0, ..order });
         match change {
@@ -148,7 +174,7 @@ impl Limiter {
                 Ok(_) => {
                     let mut limiter = self.clone();
                     limiter.remove_rule(name);
-                    vec![Outcome { limiter, answer: Ok(Reply::RuleDeleted), changed: Changed::Yes }]
+                    vec![Outcome { limiter, answer: Ok(Reply::RuleDeleted), is_change: true }]
                 }
             },
             Change::CreateOverride { rule, new } => {
@@ -197,7 +223,7 @@ impl Limiter {
                 new.overrides.retain(|item| item.item.name != *name);
                 let mut limiter = self.clone();
                 limiter.replace_rule(now, new);
-                vec![Outcome { limiter, answer: Ok(Reply::OverrideDeleted), changed: Changed::Yes }]
+                vec![Outcome { limiter, answer: Ok(Reply::OverrideDeleted), is_change: true }]
             }
             Change::PutRuleSet { set, new, author } => self.put_set(now, created, set, new, *author),
             Change::DeleteRuleSet { set, author } => self.delete_set(set, *author),
@@ -228,7 +254,7 @@ impl Limiter {
     }
 
     pub(super) fn refuse(&self, refusal: Refusal) -> Vec<Outcome> {
-        vec![Outcome { limiter: self.clone(), answer: Err(refusal), changed: Changed::No }]
+        vec![Outcome { limiter: self.clone(), answer: Err(refusal), is_change: false }]
     }
 
     fn replace_terms(&self, now: u64, rule: &Rule, terms: NewRule) -> Vec<Outcome> {
@@ -256,12 +282,12 @@ impl Limiter {
     }
 
     fn with_rule(&self, now: u64, old: Option<&Rule>, new: Rule) -> Vec<Outcome> {
-        let changed = if old == Some(&new) { Changed::Unclear } else { Changed::Yes };
+        let is_change = old != Some(&new);
         let info = new.info(Position(0));
         let mut limiter = self.clone();
         limiter.replace_rule(now, new);
         let reply = if old.is_some() { Reply::Rule(info) } else { Reply::RuleCreated(info) };
-        vec![Outcome { limiter, answer: Ok(reply), changed }]
+        vec![Outcome { limiter, answer: Ok(reply), is_change }]
     }
 
     fn put_override(&self, now: u64, rule: &Rule, new: Override) -> Vec<Outcome> {
@@ -281,7 +307,7 @@ impl Limiter {
         if new.item.burst.is_some() && !is_bucket(rule) && !is_kept {
             return self.refuse(Refusal::BurstWithoutBucket { rule: name });
         }
-        let changed = if old == Some(&new) { Changed::Unclear } else { Changed::Yes };
+        let is_change = old != Some(&new);
         let info = new.info(&name, Position(0));
         let reply = if old.is_some() { Reply::Override(info) } else { Reply::OverrideCreated(info) };
         let mut rule = rule.clone();
@@ -289,7 +315,7 @@ impl Limiter {
         rule.overrides.push(new);
         let mut limiter = self.clone();
         limiter.replace_rule(now, rule);
-        vec![Outcome { limiter, answer: Ok(reply), changed }]
+        vec![Outcome { limiter, answer: Ok(reply), is_change }]
     }
 
     pub(super) fn remove_rule(&mut self, name: &Name) {
@@ -319,7 +345,7 @@ impl Limiter {
                 _ => true,
             });
         }
-        for (key, histories) in &mut self.groups {
+        for (key, history) in &mut self.groups {
             let limit = match key {
                 GroupKey::Group { rule, values } if *rule == name => new.rate(values),
                 GroupKey::Own { rule, name: item } if *rule == name => match new.item(item) {
@@ -328,7 +354,7 @@ impl Limiter {
                 },
                 _ => continue,
             };
-            histories.iter_mut().for_each(|history| history.set_rate(now, limit));
+            history.set_rate(now, limit);
         }
         self.rules.retain(|rule| rule.terms.name != name);
         self.rules.push(new);
@@ -345,28 +371,8 @@ impl Rule {
     }
 }
 
-impl Outcome {
-    /// The result, if this is what was answered.
-    pub(super) fn fit(mut self, order: Order, answer: Option<&Answer>) -> Result<Branch<Limiter>, String> {
-        let mut order = order;
-        if self.changed != Changed::No {
-            // The change may have taken its position when it began, before others that were answered meanwhile.
-            order.grow(0);
-        }
-        if let Some(answer) = answer {
-            if let (Ok(expected), Ok(shown)) = (&mut self.answer, answer) {
-                self.limiter.adopt(&mut order, expected, shown);
-            }
-            if self.answer != *answer {
-                return Err(format!("{:?}", self.answer));
-            }
-        }
-        Ok(Branch { state: self.limiter, order, changed: self.changed, is_relaxed: false })
-    }
-}
-
 impl GroupKey {
-    fn rule(&self) -> Option<&Name> {
+    pub(super) fn rule(&self) -> Option<&Name> {
         match self {
             GroupKey::Group { rule, .. } | GroupKey::Own { rule, .. } => Some(rule),
             GroupKey::Request { .. } => None,

@@ -28,6 +28,14 @@ pub(super) enum Shape {
     Bucket(u64),
 }
 
+impl Shape {
+    pub(super) fn per(self) -> u64 {
+        match self {
+            Shape::Fixed(per) | Shape::Sliding(per) | Shape::Bucket(per) => per,
+        }
+    }
+}
+
 /// The usage, and when none of it counts any more. Each is a range, because a sliding window with many entries may
 /// count them slightly too long.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,26 +96,44 @@ impl History {
         }
     }
 
-    /// The possible histories after a crash: all of it, or without some of the last entries that only relaxed answers
-    /// showed. Nothing later than the stored time is stored.
+    /// What may be stored of it: all of it, or without some of the last entries that only relaxed answers showed, the longest first.
+    /// Nothing later than the stored time is stored.
     pub(super) fn rests(&self, persisted: u64) -> Vec<History> {
         let stored = self.0.iter().filter_map(|event| match *event {
             Event::Take { time, .. } => (time <= persisted).then(|| event.clone()),
             Event::Rate { time, limit } => Some(Event::Rate { time: time.min(persisted), limit }),
         });
-        History(stored.collect()).prefixes()
+        let mut rests = vec![History(stored.collect())];
+        while let Some(last) = rests[rests.len() - 1].last_take() {
+            let mut less = rests[rests.len() - 1].clone();
+            match less.0.remove(last) {
+                Event::Take { is_durable: false, .. } => rests.push(less),
+                _ => break,
+            }
+        }
+        rests
     }
 
-    fn prefixes(&self) -> Vec<History> {
-        let is_durable = |event: &Event| matches!(event, Event::Take { is_durable: true, .. });
-        let is_take = |event: &Event| matches!(event, Event::Take { .. });
-        let first_loose = self.0.iter().rposition(is_durable).map_or(0, |last| last + 1);
-        let loose = (first_loose..self.0.len()).filter(|place| is_take(&self.0[*place]));
-        let cut_at = |cut: usize| {
-            let kept = self.0.iter().enumerate().filter(|(place, event)| *place < cut || !is_take(event));
-            History(kept.map(|(_, event)| event.clone()).collect())
-        };
-        std::iter::once(self.clone()).chain(loose.map(cut_at)).collect()
+    /// It is stored with everything that it has.
+    pub(super) fn into_stored(mut self) -> History {
+        for event in &mut self.0 {
+            if let Event::Take { is_durable, .. } = event {
+                *is_durable = true;
+            }
+        }
+        self
+    }
+
+    fn last_take(&self) -> Option<usize> {
+        self.0.iter().rposition(|event| matches!(event, Event::Take { .. }))
+    }
+
+    /// When its last entry was taken that only a relaxed answer showed.
+    pub(super) fn last_relaxed(&self) -> Option<u64> {
+        match self.0[self.last_take()?] {
+            Event::Take { time, is_durable: false, .. } => Some(time),
+            _ => None,
+        }
     }
 
     pub(super) fn read(&self, shape: Shape, now: u64) -> Reading {
