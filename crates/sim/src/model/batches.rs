@@ -1,22 +1,19 @@
-//! Batches that the shard does in slices.
+//! Batches. A batch is its items one after another, each executed like a request of its own.
 //!
-//! The model runs each slice as a batch of its own. It remembers the results so far: of the batch that is under way in a
-//! namespace, and of a batch that was cut and whose results are kept under its idempotency key.
+//! The shard does a long batch in slices. With an idempotency key, the results so far are kept under it, so that a batch which was
+//! cut continues behind them.
 
 use super::{Done, Model, expect, namespace::Namespace};
 use limina_engine::{
-    Command, Outcome, Request, Time, decisions,
-    ledger::{self, Batch},
-    limiter::{self, CheckBatch},
+    Command, Outcome, Request, Time, decisions, ledger,
+    limiter::{self, Refusal, Reply},
 };
-use std::ops::Range;
 
 /// A batch of which some items are done.
 #[derive(Debug, Clone)]
 pub(super) struct Unfinished {
     request: Request,
-    /// `None` before the first item.
-    results: Option<Outcome>,
+    results: Vec<Outcome>,
     done: Done,
     /// When the first results were kept under the idempotency key.
     given: Option<Time>,
@@ -27,18 +24,6 @@ pub(super) struct Unfinished {
 impl Unfinished {
     pub(super) fn is_of(&self, request: &Request) -> bool {
         self.request == *request
-    }
-
-    fn len(&self) -> usize {
-        self.results.as_ref().map_or(0, len)
-    }
-
-    /// Adds the results of some items.
-    fn add(&mut self, now: Time, results: &Outcome, done: Done) {
-        self.done.is_change |= done.is_change;
-        self.done.is_relaxed &= done.is_relaxed;
-        self.results = Some(join(self.results.as_ref(), results));
-        self.given = self.given.or(self.done.is_change.then_some(now));
     }
 }
 
@@ -56,13 +41,11 @@ impl Model {
         let live = self.batches.remove(name).filter(|batch| batch.is_of(request));
         let mut namespace = self.take_namespace(name);
         let mut batch = namespace.begun(now, request, live);
-        expect(batch.len() == from, || format!("it continues at item {}", batch.len()))?;
+        expect(batch.results.len() == from, || format!("it continues behind {:?}", batch.results))?;
         let mut answered = Vec::new();
-        let part = part(request, from..from + len(outcome));
-        let done = namespace.run(now, &part, outcome, &mut answered)?;
-        batch.add(now, outcome, done);
-        if let (Some(given), Some(results)) = (batch.given, &batch.results) {
-            namespace.keep_reply(given, request, results, false);
+        namespace.run_items(now, &mut batch, results(outcome)?, &mut answered)?;
+        if let Some(given) = batch.given {
+            namespace.keep_parts(given, request, batch.results.clone());
         }
         self.batches.insert(name.clone(), batch);
         self.put_namespace(name, namespace);
@@ -82,26 +65,45 @@ impl Namespace {
         answer: &Outcome,
         answered: &mut Vec<(Request, Outcome)>,
     ) -> Result<(Done, Time), String> {
-        let items = match &request.command {
-            Command::Ledger(ledger::Command::Batch(transfers)) => transfers.len(),
-            Command::Limiter(limiter::Command::CheckBatch(checks)) => checks.len(),
-            Command::Decisions(decisions::Command::Batch(items)) => items.len(),
-            _ => return Err("a batch".into()),
-        };
-        let is_whole = is_batch_reply(answer) && len(answer) == items;
-        expect(is_whole, || "a batch with one result for each item".into())?;
+        let told = results(answer)?;
+        expect(told.len() == items(request).len(), || "one result for each item".into())?;
         let mut batch = self.begun(now, request, live);
-        let done = batch.len();
-        if let Some(results) = batch.results.take() {
-            let shown = self.repeated(now, results, batch.restored);
-            expect(shown == results_of(answer, 0..done), || format!("it begins with {shown:?}"))?;
+        let rest = told[batch.results.len()..].to_vec();
+        self.run_items(now, &mut batch, rest, answered)?;
+        let restored = batch.restored;
+        for outcome in batch.results.iter_mut().take(restored) {
+            if let Outcome::Decisions(result) = outcome {
+                *result = self.repeated(now, result.clone());
+            }
         }
-        if done < items {
-            let rest = results_of(answer, done..items);
-            let done = self.run(now, &part(request, done..items), &rest, answered)?;
-            batch.add(now, &rest, done);
-        }
+        expect(told == batch.results, || format!("{:?}", batch.results))?;
         Ok((batch.done, batch.given.unwrap_or(now)))
+    }
+
+    /// Runs the next items of a batch, which have these results.
+    fn run_items(
+        &mut self,
+        now: Time,
+        batch: &mut Unfinished,
+        results: Vec<Outcome>,
+        answered: &mut Vec<(Request, Outcome)>,
+    ) -> Result<(), String> {
+        let items = items(&batch.request);
+        for result in results {
+            let place = batch.results.len();
+            let command = items.get(place).cloned().ok_or("no more results than items")?;
+            // If a record could not be read, the item was not done.
+            if !is_unreadable(&result) {
+                let item = Request { command, ..batch.request.clone() };
+                let done = self.run(now, &item, &result, answered);
+                let done = done.map_err(|text| format!("of item {place}: {text}"))?;
+                batch.done.is_change |= done.is_change;
+                batch.done.is_relaxed &= done.is_relaxed;
+            }
+            batch.results.push(result);
+        }
+        batch.given = batch.given.or(batch.done.is_change.then_some(now));
+        Ok(())
     }
 
     /// How far the batch has come: in this shard, or in an earlier one that was cut.
@@ -110,13 +112,15 @@ impl Namespace {
             return batch;
         }
         let key = request.idempotency.as_ref().map(|key| key.fingerprint);
-        let kept = self.kept(now, request).filter(|kept| Some(kept.fingerprint) == key && !kept.is_whole);
+        let kept = self.kept(now, request).filter(|kept| Some(kept.fingerprint) == key);
+        let kept = kept.filter(|kept| kept.outcome.is_none());
+        let results = kept.map(|kept| kept.parts.clone()).unwrap_or_default();
         Unfinished {
             request: request.clone(),
-            results: kept.map(|kept| kept.outcome.clone()),
+            restored: results.len(),
+            results,
             done: Done { is_change: kept.is_some(), is_relaxed: kept.is_none() },
             given: kept.map(|kept| Time(kept.given)),
-            restored: kept.map_or(0, |kept| len(&kept.outcome)),
         }
     }
 }
@@ -131,77 +135,51 @@ pub fn is_batch(request: &Request) -> bool {
     )
 }
 
-fn is_batch_reply(outcome: &Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Ledger(Ok(ledger::Reply::Batch(_)))
-            | Outcome::Limiter(Ok(limiter::Reply::Batch(_)))
-            | Outcome::Decisions(Ok(decisions::Reply::Batch(_)))
-    )
-}
-
-/// The number of results.
-fn len(outcome: &Outcome) -> usize {
-    match outcome {
-        Outcome::Ledger(Ok(ledger::Reply::Batch(results))) => results.len(),
-        Outcome::Limiter(Ok(limiter::Reply::Batch(results))) => results.len(),
-        Outcome::Decisions(Ok(decisions::Reply::Batch(results))) => results.len(),
-        _ => 0,
-    }
-}
-
-/// A batch of some of the items.
-fn part(request: &Request, range: Range<usize>) -> Request {
-    const VALID: &str = "a part of a batch is a batch";
-    let command = match &request.command {
+/// The items of a batch as commands of their own.
+fn items(request: &Request) -> Vec<Command> {
+    match &request.command {
         Command::Ledger(ledger::Command::Batch(transfers)) => {
-            let part = Batch::new(transfers[range].to_vec());
-            Command::Ledger(ledger::Command::Batch(part.expect(VALID)))
+            transfers.iter().cloned().map(ledger::Command::Transfer).map(Command::Ledger).collect()
         }
         Command::Limiter(limiter::Command::CheckBatch(checks)) => {
-            let part = CheckBatch::new(checks[range].to_vec());
-            Command::Limiter(limiter::Command::CheckBatch(part.expect(VALID)))
+            checks.iter().cloned().map(limiter::Command::Check).map(Command::Limiter).collect()
         }
         Command::Decisions(decisions::Command::Batch(items)) => {
-            let part = decisions::Batch::new(items[range].to_vec());
-            Command::Decisions(decisions::Command::Batch(part.expect(VALID)))
+            let command = |item: &decisions::BatchItem| match item.clone() {
+                decisions::BatchItem::Decide(decide) => decisions::Command::Decide(decide),
+                decisions::BatchItem::Settle(settle) => decisions::Command::Settle(settle),
+                decisions::BatchItem::Rollback(id) => decisions::Command::Rollback(id),
+            };
+            items.iter().map(command).map(Command::Decisions).collect()
         }
-        other => other.clone(),
-    };
-    Request { command, ..request.clone() }
+        _ => Vec::new(),
+    }
 }
 
-/// Some of the results.
-fn results_of(outcome: &Outcome, range: Range<usize>) -> Outcome {
-    match outcome {
+/// The results of a batch as outcomes of their own.
+fn results(outcome: &Outcome) -> Result<Vec<Outcome>, String> {
+    Ok(match outcome.clone() {
         Outcome::Ledger(Ok(ledger::Reply::Batch(results))) => {
-            Outcome::Ledger(Ok(ledger::Reply::Batch(results[range].to_vec())))
-        }
-        Outcome::Limiter(Ok(limiter::Reply::Batch(results))) => {
-            Outcome::Limiter(Ok(limiter::Reply::Batch(results[range].to_vec())))
+            results.into_iter().map(Outcome::Ledger).collect()
         }
         Outcome::Decisions(Ok(decisions::Reply::Batch(results))) => {
-            Outcome::Decisions(Ok(decisions::Reply::Batch(results[range].to_vec())))
+            results.into_iter().map(Outcome::Decisions).collect()
         }
-        other => other.clone(),
-    }
+        Outcome::Limiter(Ok(Reply::Batch(results))) => {
+            let answer = |result: Result<limiter::Decision, Refusal>| match result? {
+                decision if decision.is_refused() => Err(Refusal::LimitReached(decision)),
+                decision => Ok(Reply::Allowed(decision)),
+            };
+            results.into_iter().map(answer).map(Outcome::Limiter).collect()
+        }
+        _ => return Err("the results of a batch".into()),
+    })
 }
 
-/// The results of both.
-fn join(first: Option<&Outcome>, second: &Outcome) -> Outcome {
-    match (first, second) {
-        (
-            Some(Outcome::Ledger(Ok(ledger::Reply::Batch(a)))),
-            Outcome::Ledger(Ok(ledger::Reply::Batch(b))),
-        ) => Outcome::Ledger(Ok(ledger::Reply::Batch(a.iter().chain(b).cloned().collect()))),
-        (
-            Some(Outcome::Limiter(Ok(limiter::Reply::Batch(a)))),
-            Outcome::Limiter(Ok(limiter::Reply::Batch(b))),
-        ) => Outcome::Limiter(Ok(limiter::Reply::Batch(a.iter().chain(b).cloned().collect()))),
-        (
-            Some(Outcome::Decisions(Ok(decisions::Reply::Batch(a)))),
-            Outcome::Decisions(Ok(decisions::Reply::Batch(b))),
-        ) => Outcome::Decisions(Ok(decisions::Reply::Batch(a.iter().chain(b).cloned().collect()))),
-        _ => second.clone(),
-    }
+fn is_unreadable(result: &Outcome) -> bool {
+    matches!(
+        result,
+        Outcome::Ledger(Err(ledger::Refusal::Unreadable))
+            | Outcome::Decisions(Err(decisions::Refusal::Unreadable))
+    )
 }

@@ -3,7 +3,7 @@
 //! Nothing here is uncertain: the same commands in the same order have the same answers, and each change takes one
 //! position.
 
-use super::{Bounds, Order};
+use super::{Bounds, Order, pages::page_of};
 use limina_engine::{
     Listed, Name, Page, Quota, Time,
     events::{
@@ -51,13 +51,7 @@ impl Events {
 
     /// The expected answer, after everything that is due has been executed. A list is returned as far as `shown` covers
     /// it.
-    pub(super) fn run(
-        &mut self,
-        now: u64,
-        order: &mut Order,
-        command: &Command,
-        shown: Option<&Answer>,
-    ) -> Answer {
+    pub(super) fn run(&mut self, now: u64, order: &mut Order, command: &Command, shown: &Answer) -> Answer {
         match command {
             Command::Put { name, terms } => match self.streams.get_mut(name) {
                 None => {
@@ -183,18 +177,13 @@ impl Events {
         Ok(StreamInfo { name: name.clone(), terms: stream.terms, clock: stream.clock(), incubating })
     }
 
-    fn list(&self, page: &Page<Name>, shown: Option<&Answer>) -> Listed<StreamInfo, Name> {
-        let names = self.streams.keys().filter(|name| page.after.as_ref().is_none_or(|after| *name > after));
-        let mut all: Vec<StreamInfo> = names.filter_map(|name| self.info(name).ok()).collect();
-        // A page may be short, but a key that it skips must not exist.
+    fn list(&self, page: &Page<Name>, shown: &Answer) -> Listed<StreamInfo, Name> {
+        let all = self.streams.keys().filter_map(|name| Some((name.clone(), self.info(name).ok()?)));
         let next = match shown {
-            Some(Ok(Reply::Streams(shown))) => shown.next.clone(),
+            Ok(Reply::Streams(shown)) => shown.next.clone(),
             _ => None,
         };
-        all.retain(|stream| next.as_ref().is_none_or(|next| stream.name <= *next));
-        let next = next.or((all.len() > page.limit()).then(|| all[page.limit() - 1].name.clone()));
-        all.truncate(page.limit());
-        Listed { items: all, next }
+        page_of(all.collect(), page, next)
     }
 
     /// The clock of every stream.

@@ -5,7 +5,7 @@
 //! Nothing here is uncertain: the same commands in the same order have the same answers, and each change takes one
 //! position. So the model knows an answer even if it was lost.
 
-use super::{Bounds, Order, select};
+use super::{Bounds, Order, pages::page_of, select};
 use limina_engine::{
     KeyValues, Listed, Millis, Name, Outcome, Page, Position, Quota, Request, Time,
     locks::{Acquire, Blocked, Command, GrantInfo, Holder, Lock, Mode, Refusal, Reply},
@@ -323,19 +323,11 @@ impl Locks {
         let held = (0..self.requests.len()).filter(|index| !self.requests[*index].waits());
         let mut all: Vec<GrantInfo> = held.map(|index| self.info(now, index)).collect();
         all.retain(|grant| grant.locks.iter().any(|lock| select::finds(query, &lock.key_values)));
-        all.retain(|grant| page.after.is_none_or(|after| grant.fencing_token > after));
-        all.sort_by_key(|grant| grant.fencing_token);
-        // A page may be short, but a grant that it skips must not exist.
         let next = match shown {
-            Some(Ok(Reply::Grants(shown))) => {
-                shown.next.filter(|next| page.after.is_none_or(|after| *next > after))
-            }
+            Some(Ok(Reply::Grants(shown))) => shown.next,
             _ => None,
         };
-        all.retain(|grant| next.is_none_or(|next| grant.fencing_token <= next));
-        let next = next.or((all.len() > page.limit()).then(|| all[page.limit() - 1].fencing_token));
-        all.truncate(page.limit());
-        Listed { items: all, next }
+        page_of(all.into_iter().map(|grant| (grant.fencing_token, grant)).collect(), page, next)
     }
 
     /// When the next holder or waiter expires.

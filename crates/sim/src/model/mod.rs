@@ -15,6 +15,7 @@ mod limiter;
 mod locks;
 mod namespace;
 mod order;
+mod pages;
 mod quotas;
 mod retention;
 mod select;
@@ -97,7 +98,9 @@ impl Model {
             | Command::Decisions(_) => {
                 let name = &request.namespace;
                 let mut namespace = self.take_namespace(name);
-                let live = self.batches.remove(name).filter(|batch| batch.is_of(request));
+                // A change of rules may be answered between two slices of a batch.
+                let live = if is_batch(request) { self.batches.remove(name) } else { None };
+                let live = live.filter(|batch| batch.is_of(request));
                 let mut answered = Vec::new();
                 let is_relaxed = namespace.answer(now, request, live, has_waited, answer, &mut answered)?;
                 self.put_namespace(name, namespace);

@@ -41,10 +41,13 @@ pub(super) struct Namespace {
 pub(super) struct Kept {
     pub(super) given: u64,
     pub(super) fingerprint: [u8; 16],
-    /// Of a batch that is not done, the results so far.
-    pub(super) outcome: Outcome,
-    pub(super) is_whole: bool,
+    /// `None` if it is the reply of a batch that is not done.
+    pub(super) outcome: Option<Outcome>,
+    /// The results of such a batch so far.
+    pub(super) parts: Vec<Outcome>,
 }
+
+type DecisionResult = Result<DecisionsReply, engine_decisions::Refusal>;
 
 impl Namespace {
     pub(super) fn new(floor: Order, bounds: &Bounds, is_decided: bool) -> Namespace {
@@ -83,7 +86,7 @@ impl Namespace {
         };
         // A change of rules that has waited is kept even if it has changed nothing.
         if done.is_change || (has_waited && answer.is_done()) {
-            self.keep_reply(given, request, answer, true);
+            self.keep_reply(given, request, answer);
         }
         Ok(done.is_relaxed)
     }
@@ -102,7 +105,7 @@ impl Namespace {
             return Some(Outcome::IdempotencyKeyReused);
         }
         // A batch that was cut continues.
-        let outcome = kept.is_whole.then(|| kept.outcome.clone())?;
+        let outcome = kept.outcome.clone()?;
         // From now on a hang-up of the request that created a grant does not end it.
         if let Outcome::Locks(Ok(LocksReply::Granted { grant, .. })) = &outcome {
             self.locks.add_listener(&grant.id, locks::name_of(request));
@@ -128,8 +131,8 @@ impl Namespace {
             Outcome::Decisions(Ok(DecisionsReply::Extended(kept))) => {
                 **kept = self.open_decision(now, kept.fencing_token)?;
             }
-            Outcome::Decisions(Ok(DecisionsReply::Batch(_))) => {
-                outcome = self.repeated(now, outcome, usize::MAX);
+            Outcome::Decisions(Ok(DecisionsReply::Batch(results))) => {
+                results.iter_mut().for_each(|result| *result = self.repeated(now, result.clone()));
             }
             _ => {}
         }
@@ -141,31 +144,25 @@ impl Namespace {
         info
     }
 
-    /// The first results of a batch, as a repeated request is shown them: open decisions as they are now, with the limits of the first
-    /// answer, and those that have ended as refusals.
-    pub(super) fn repeated(&self, now: Time, mut outcome: Outcome, restored: usize) -> Outcome {
-        let Outcome::Decisions(Ok(DecisionsReply::Batch(results))) = &mut outcome else {
-            return outcome;
-        };
-        for result in results.iter_mut().take(restored) {
-            let Ok(DecisionsReply::Decided(kept)) = result else { continue };
-            if kept.fencing_token.is_none() {
-                continue;
+    /// A result of a batch, as a repeated request is shown it: an open decision as it is now, with the limits of the first answer,
+    /// and one that has ended as a refusal.
+    pub(super) fn repeated(&self, now: Time, result: DecisionResult) -> DecisionResult {
+        match result {
+            Ok(DecisionsReply::Decided(kept)) if kept.fencing_token.is_some() => {
+                match self.open_decision(now, kept.fencing_token) {
+                    Some(info) => {
+                        let decision = Decision { repeated: true, limits: kept.limits, ..info };
+                        Ok(DecisionsReply::Decided(Box::new(decision)))
+                    }
+                    None => Err(engine_decisions::Refusal::OperationAlreadyInFinalState {
+                        operation_id: kept.operation_id,
+                        state: None,
+                        position: None,
+                    }),
+                }
             }
-            *result = match self.open_decision(now, kept.fencing_token) {
-                Some(info) => Ok(DecisionsReply::Decided(Box::new(Decision {
-                    repeated: true,
-                    limits: kept.limits.clone(),
-                    ..info
-                }))),
-                None => Err(engine_decisions::Refusal::OperationAlreadyInFinalState {
-                    operation_id: kept.operation_id.clone(),
-                    state: None,
-                    position: None,
-                }),
-            };
+            other => other,
         }
-        outcome
     }
 
     /// Executes a command.
@@ -196,7 +193,7 @@ impl Namespace {
                 (Outcome::Locks(expected.ok_or("it has to wait")?), reached)
             }
             (Command::Events(command), Outcome::Events(shown)) => {
-                let expected = self.events.run(now.0, &mut self.order, command, Some(shown));
+                let expected = self.events.run(now.0, &mut self.order, command, shown);
                 (Outcome::Events(expected), self.order.position)
             }
             (Command::Ledger(command), Outcome::Ledger(shown)) => {
@@ -243,19 +240,18 @@ impl Namespace {
             let expected = ledger.answer(&mut order, now.0, command, answer);
             (ledger, order, expected)
         };
-        let readable = ledger::readable(answer);
         let mut start = self.order;
         let (mut ledger, mut order, mut expected) = run(&self.ledger, start);
-        if readable != expected && !self.order.is_exact {
-            for shift in ledger::shifts(self.order, &expected, &readable) {
+        if *answer != expected && !self.order.is_exact {
+            for shift in ledger::shifts(self.order, &expected, answer) {
                 start = Order { position: self.order.position + shift, is_exact: false };
                 (ledger, order, expected) = run(&self.ledger, start);
-                if expected == readable {
+                if expected == *answer {
                     break;
                 }
             }
         }
-        expect(readable == expected, || format!("{:?}", Outcome::Ledger(expected)))?;
+        expect(*answer == expected, || format!("{:?}", Outcome::Ledger(expected)))?;
         (self.ledger, self.order) = (ledger, order);
         let done = Done { is_change: order.position != start.position, is_relaxed: false };
         self.note(done);
@@ -355,14 +351,22 @@ impl Namespace {
 
     fn keep_replies(&mut self, now: Time, answered: &[(Request, Outcome)]) {
         for (request, outcome) in answered.iter().filter(|(_, outcome)| outcome.is_done()) {
-            self.keep_reply(now, request, outcome, true);
+            self.keep_reply(now, request, outcome);
         }
     }
 
-    pub(super) fn keep_reply(&mut self, given: Time, request: &Request, outcome: &Outcome, is_whole: bool) {
+    fn keep_reply(&mut self, given: Time, request: &Request, outcome: &Outcome) {
+        self.keep(given, request, Some(outcome.clone()), Vec::new());
+    }
+
+    /// Keeps the results so far of a batch.
+    pub(super) fn keep_parts(&mut self, given: Time, request: &Request, parts: Vec<Outcome>) {
+        self.keep(given, request, None, parts);
+    }
+
+    fn keep(&mut self, given: Time, request: &Request, outcome: Option<Outcome>, parts: Vec<Outcome>) {
         if let Some(Idempotency { owner, key, fingerprint }) = request.idempotency.clone() {
-            let kept = Kept { given: given.0, fingerprint, outcome: outcome.clone(), is_whole };
-            self.replies.insert((owner, key), kept);
+            self.replies.insert((owner, key), Kept { given: given.0, fingerprint, outcome, parts });
         }
     }
 }

@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Clients are served from now on; until then time stood still. The model learns of it when everything decided is
-    /// durable, which any answer shows. Otherwise it would have to start again from an earlier state.
+    /// durable, which any answer shows. Otherwise a loss could take back more than the shard has.
     pub(super) fn serve(&mut self) {
         if !self.awaits_serving {
             // That process has ended.
@@ -151,7 +151,7 @@ impl World {
         Ok(stored == seq)
     }
 
-    /// Sends reads of what a loss of memory may have removed, so that the number of possible states shrinks.
+    /// Sends reads of what a loss of memory may have removed.
     pub(super) fn look_around(&mut self) {
         for namespace in self.judge.namespaces() {
             let most = if self.workload.decided() == Some(&namespace) { usize::MAX } else { 4 };

@@ -365,7 +365,7 @@ impl Decisions {
             true => None,
             false => self.bounds.refuses(Quota::Leases, self.in_use().len(), leases),
         };
-        turn.ledger.exceeded(&parts.holds).or(of_locks).or_else(of_leases)
+        turn.ledger.exceeded(turn.ledger.missing(&parts.holds).len()).or(of_locks).or_else(of_leases)
     }
 }
 

@@ -1,6 +1,7 @@
 //! How decisions end: by commit, by rollback, because their ttl has passed, or because an operator has released a part.
 
 use super::{Amounts, Answer, Decisions, End, LAST, Turn, entries, event_part, named};
+use crate::model::ledger::is_within;
 use limina_engine::{
     Name, Position, Time,
     decisions::{Decide, Decision, Refusal, Reply, Settle, State},
@@ -183,9 +184,4 @@ fn amounts(request: &Decide, settle: &Settle) -> Result<Amounts, Refusal> {
         }
     }
     Ok(amounts)
-}
-
-/// Whether a commit of this value is one of a part of what is held.
-fn is_within(value: i64, held: i64) -> bool {
-    value == 0 || (value.signum() == held.signum() && value.unsigned_abs() <= held.unsigned_abs())
 }

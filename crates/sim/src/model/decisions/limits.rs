@@ -1,8 +1,10 @@
 //! The limiter of decisions: rules that only their limits change, windows, and counters. All rules are durable, so nothing is
 //! ever uncertain.
 
-use super::window::{Rates, Window, capacity};
-use crate::model::select;
+use crate::model::{
+    limiter::window::{History, NEVER, Reading, Shape},
+    select,
+};
 use limina_engine::{
     KeyValues, Millis, Name,
     limiter::{Limit, LimitStatus, MAX_COUNT, NewRule, Window as Kind},
@@ -14,7 +16,7 @@ use std::collections::BTreeMap;
 pub(super) struct Limits {
     /// Sorted by name.
     pub(super) rules: BTreeMap<Name, Rule>,
-    windows: BTreeMap<Group, Window>,
+    windows: BTreeMap<Group, History>,
     /// What plain checks have in use.
     pub(super) unleased: BTreeMap<KeyValues, u64>,
 }
@@ -23,31 +25,18 @@ pub(super) struct Limits {
 pub(super) struct Rule {
     pub(super) terms: NewRule,
     pub(super) created_at: u64,
-    rates: Rates,
 }
 
 /// A rule, and the values of its keys.
 pub(super) type Group = (Name, KeyValues);
 
-/// A place in the log of a window.
+/// A place in the history of a window.
 pub(super) type Taken = (Group, usize);
 
 /// Key-values that are in use so many times.
 pub(super) type InUse = (KeyValues, u64);
 
 impl Rule {
-    pub(super) fn new(terms: NewRule, created_at: u64, now: u64) -> Rule {
-        let mut rule = Rule { terms, created_at, rates: Vec::new() };
-        rule.change_limit(rule.terms.limit, now);
-        rule
-    }
-
-    pub(super) fn change_limit(&mut self, limit: Limit, now: u64) {
-        self.terms.limit = limit;
-        let Limit::AtMost(limit) = limit else { unreachable!("the workload sets finite limits") };
-        self.rates.push((now, limit));
-    }
-
     /// Whether requests wait for what is in use.
     pub(super) fn is_slot(&self) -> bool {
         self.terms.window.is_none() && !self.terms.shadow
@@ -57,9 +46,18 @@ impl Rule {
         select::project(key_values, &self.terms.group_by)
     }
 
+    /// The most that the rule lets pass at once.
+    fn capacity(&self) -> u64 {
+        let Limit::AtMost(limit) = self.terms.limit else { unreachable!("the workload sets finite limits") };
+        match self.terms.window {
+            Some(Kind::Bucket { burst, .. }) if limit > 0 => burst.unwrap_or(limit),
+            _ => limit,
+        }
+    }
+
     /// Whether so many hits are more than what is left.
     pub(super) fn is_exceeded(&self, used: u64, hits: u64) -> bool {
-        hits > 0 && (self.terms.limit == Limit::AtMost(0) || used + hits > capacity(&self.terms))
+        hits > 0 && (self.terms.limit == Limit::AtMost(0) || used + hits > self.capacity())
     }
 }
 
@@ -82,7 +80,11 @@ impl Limits {
 
     pub(super) fn used(&self, now: u64, rule: &Rule, group: &Group, in_use: &[InUse]) -> u64 {
         match rule.terms.window {
-            Some(_) => self.window(group).used(&rule.terms, &rule.rates, now),
+            Some(window) => {
+                let Reading { used, .. } = self.window(now, rule, group).show(Shape::of(window), now);
+                assert_eq!(used.0, used.1, "the workload takes too often for an exact window");
+                used.0
+            }
             None => {
                 let unleased = self.unleased.iter().map(|(key_values, hits)| (key_values, *hits));
                 let all = unleased.chain(in_use.iter().map(|(key_values, hits)| (key_values, *hits)));
@@ -93,6 +95,13 @@ impl Limits {
         }
     }
 
+    /// The rule has another limit from now on.
+    pub(super) fn change_limit(&mut self, now: u64, name: &Name, limit: Limit) {
+        self.rules.get_mut(name).expect("it exists").terms.limit = limit;
+        let windows = self.windows.iter_mut().filter(|((rule, _), _)| rule == name);
+        windows.for_each(|(_, window)| window.set_rate(now, limit));
+    }
+
     /// Takes from all windows that apply. Returns where.
     pub(super) fn take(
         &mut self,
@@ -101,26 +110,22 @@ impl Limits {
         hits: u64,
         is_report: bool,
     ) -> Vec<Taken> {
-        let windows: Vec<(Group, u64)> = self
-            .applying(key_values)
-            .filter(|(rule, _)| rule.terms.window.is_some())
-            .map(|(rule, group)| {
-                let is_unbounded = rule.terms.shadow || is_report;
-                (group, if is_unbounded { MAX_COUNT } else { capacity(&rule.terms) })
-            })
-            .collect();
-        let take = |(group, most): (Group, u64)| {
-            let place = self.windows.entry(group.clone()).or_default().take(now, hits, most);
-            (group, place)
-        };
-        windows.into_iter().map(take).collect()
+        let mut taken = Vec::new();
+        let mut windows = std::mem::take(&mut self.windows);
+        for (rule, group) in self.applying(key_values).filter(|(rule, _)| rule.terms.window.is_some()) {
+            let most = if rule.terms.shadow || is_report { MAX_COUNT } else { rule.capacity() };
+            let window = windows.entry(group.clone()).or_insert_with(|| History::new(now, rule.terms.limit));
+            taken.push((group, window.take_at(now, hits, most)));
+        }
+        self.windows = windows;
+        taken
     }
 
     pub(super) fn give_back(&mut self, now: u64, key_values: &KeyValues, hits: u64) {
         let groups: Vec<Group> = self.applying(key_values).map(|(_, group)| group).collect();
         for group in groups {
             if let Some(window) = self.windows.get_mut(&group) {
-                window.give_back(now, hits);
+                window.take(now, -i64::try_from(hits).expect("hits are small"), 0, true);
             }
         }
     }
@@ -131,7 +136,9 @@ impl Limits {
             let window = self.windows.get_mut(group).expect("it was taken from");
             match actual.checked_sub(hits) {
                 Some(0) => {}
-                Some(more) => window.take_past_limit(at, more),
+                Some(more) => {
+                    window.take_at(at, more, MAX_COUNT);
+                }
                 None => window.refund(at, *place, hits - actual),
             }
         }
@@ -147,15 +154,17 @@ impl Limits {
         in_use: &[InUse],
     ) -> LimitStatus {
         let terms = &rule.terms;
-        let reset = terms.window.and_then(|_| self.window(group).reset(terms, &rule.rates, now));
+        let reset = terms
+            .window
+            .map_or(NEVER, |window| self.window(now, rule, group).show(Shape::of(window), now).reset.0);
         LimitStatus {
             entry: u32::try_from(entry).expect("few checks"),
             rule: Some(terms.name.clone()),
             override_name: None,
             group: group.1.clone(),
-            limit: Limit::AtMost(capacity(terms)),
+            limit: Limit::AtMost(rule.capacity()),
             used: self.used(now, rule, group, in_use),
-            reset: reset.map(Millis),
+            reset: (reset != NEVER).then_some(Millis(reset)),
             per: terms.window.map(|window| window.per()),
             refill: match (terms.window, terms.limit) {
                 (Some(Kind::Bucket { .. }), Limit::AtMost(limit)) => Some(limit),
@@ -178,7 +187,15 @@ impl Limits {
     ) -> Option<u64> {
         match rule.terms.window {
             None => (!rule.is_exceeded(self.used(now, rule, group, in_use), hits)).then_some(0),
-            Some(_) => self.window(group).passes_after(&rule.terms, &rule.rates, now, hits),
+            Some(_) if rule.terms.limit == Limit::AtMost(0) => None,
+            Some(window) => {
+                let window = (self.window(now, rule, group), Shape::of(window));
+                let span = window
+                    .0
+                    .retry(window.1, now, &[], i64::try_from(hits).expect("hits are small"), rule.capacity())
+                    .0;
+                (span != NEVER).then_some(span)
+            }
         }
     }
 
@@ -186,7 +203,10 @@ impl Limits {
     pub(super) fn check(&self) -> Result<(), String> {
         self.windows.iter().try_for_each(|((rule, _), window)| {
             let rule = &self.rules[rule];
-            if rule.terms.shadow { Ok(()) } else { window.check(&rule.terms, &rule.rates) }
+            match rule.terms.window {
+                Some(kind) if !rule.terms.shadow => window.check(Shape::of(kind), rule.capacity()),
+                _ => Ok(()),
+            }
         })
     }
 
@@ -195,7 +215,7 @@ impl Limits {
         self.windows.keys().filter(move |(rule, _)| rule == name)
     }
 
-    fn window(&self, group: &Group) -> Window {
-        self.windows.get(group).cloned().unwrap_or_default()
+    fn window(&self, now: u64, rule: &Rule, group: &Group) -> History {
+        self.windows.get(group).cloned().unwrap_or_else(|| History::new(now, rule.terms.limit))
     }
 }

@@ -1,22 +1,21 @@
 //! The naive decisions: a list of all that were ever made, which is scanned at every step. Locks, slots and what incubates are
 //! those of the open decisions on that list, so a part without its decision, or a decision without its parts, is a difference.
-//! Holds are in the log of the naive ledger, events in the naive streams, and windows are played from their logs.
+//! Holds are in the log of the naive ledger, events in the naive streams, and windows are played from their histories.
 //!
 //! Nothing here is uncertain: the same commands in the same order have the same answers, and each change takes one position.
 //!
-//! Read in this order: this file, `decide`, `end`, `waiting`, then `limits` and `window`.
+//! Read in this order: this file, `decide`, `end`, `waiting`, then `limits`.
 
 mod decide;
 mod end;
 mod limits;
 mod plain;
 mod waiting;
-mod window;
 
-use super::{Bounds, Events, Ledger, Order, retention::DAY};
+use super::{Bounds, Events, Ledger, Order, pages::page_of, retention::DAY};
 use limina_engine::{
     Command, KeyValues, Listed, Millis, Name, Outcome, Page, Position, Request, Time,
-    decisions::{BatchItem, Command as DecisionsCommand, Decide, Decision, Refusal, Reply, State},
+    decisions::{Command as DecisionsCommand, Decide, Decision, Refusal, Reply, State},
     events::{EventInfo, EventPart, EventState},
     limiter::LimitOfCheck,
 };
@@ -161,27 +160,7 @@ impl Decisions {
                 }))),
                 None => Err(self.not_found(now, id)),
             },
-            DecisionsCommand::Batch(items) => {
-                let shown = match shown {
-                    Some(Ok(Reply::Batch(results))) => results.as_slice(),
-                    _ => &[],
-                };
-                let mut results = Vec::new();
-                for (place, item) in items.iter().enumerate() {
-                    let command = match item.clone() {
-                        BatchItem::Decide(decide) => DecisionsCommand::Decide(decide),
-                        BatchItem::Settle(settle) => DecisionsCommand::Settle(settle),
-                        BatchItem::Rollback(id) => DecisionsCommand::Rollback(id),
-                    };
-                    // An item whose record could not be read was not done.
-                    results.push(match shown.get(place) {
-                        Some(Err(Refusal::Unreadable)) => Err(Refusal::Unreadable),
-                        _ => self.command(turn, request, &command, None).expect("an item does not wait"),
-                    });
-                    self.grant(turn);
-                }
-                Ok(Reply::Batch(results))
-            }
+            DecisionsCommand::Batch(_) => unreachable!("a batch is executed item by item"),
             DecisionsCommand::Abandon { operation_id, waiter } => {
                 self.abandon(turn, operation_id, waiter);
                 Ok(Reply::Abandoned)
@@ -285,21 +264,15 @@ impl Decisions {
         shown: Option<&Answer>,
     ) -> Listed<Decision, Position> {
         let found = self.open().filter(|made| {
-            page.after.is_none_or(|after| made.position > after.0)
-                && owner.is_none_or(|owner| made.request.owner() == Some(owner))
+            owner.is_none_or(|owner| made.request.owner() == Some(owner))
                 && older_than.is_none_or(|span| made.made_at < turn.now.saturating_sub(span.0))
         });
-        let mut all: Vec<Decision> = found.map(|made| self.info(turn, made)).collect();
-        // A page may be short, but a decision that it skips must not exist.
+        let all = found.map(|made| (Position(made.position), self.info(turn, made)));
         let next = match shown {
             Some(Ok(Reply::Decisions(shown))) => shown.next,
             _ => None,
         };
-        let token = |decision: &Decision| decision.fencing_token.expect("an open decision has one");
-        all.retain(|decision| next.is_none_or(|next| token(decision) <= next));
-        let next = next.or((all.len() > page.limit()).then(|| token(&all[page.limit() - 1])));
-        all.truncate(page.limit());
-        Listed { items: all, next }
+        page_of(all.collect(), page, next)
     }
 
     /// When the next decision expires or the next wait ends. At the same time, decisions come first, each in its order.

@@ -68,19 +68,19 @@ impl Decisions {
                     return Err(Refusal::RuleAlreadyExists { rule: new.name.clone() });
                 }
                 let created_at = turn.order.advance();
-                let rule = super::limits::Rule::new(new.clone(), created_at, turn.now);
+                let rule = super::limits::Rule { terms: new.clone(), created_at };
                 self.limits.rules.insert(new.name.clone(), rule);
                 self.wake_all();
                 Ok(Reply::RuleCreated(self.rule_info(&new.name)))
             }
             Change::PatchRule { name, patch } => {
-                let Some(rule) = self.limits.rules.get_mut(name) else {
+                let Some(rule) = self.limits.rules.get(name) else {
                     return Err(Refusal::RuleNotFound { rule: name.clone() });
                 };
                 let limit = patch.limit.expect("only limits are patched");
                 if rule.terms.limit != limit {
                     turn.order.advance();
-                    rule.change_limit(limit, turn.now);
+                    self.limits.change_limit(turn.now, name, limit);
                 }
                 self.wake_all();
                 Ok(Reply::Rule(self.rule_info(name)))

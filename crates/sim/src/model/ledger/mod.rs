@@ -2,10 +2,12 @@
 
 mod parts;
 
-use super::{Bounds, Order};
+pub(super) use parts::is_within;
+
+use super::{Bounds, Order, pages::page_of};
 use limina_engine::{Listed, Page};
 use limina_engine::{
-    Name, Position, Quota, Time,
+    Name, Position, Time,
     ledger::{
         self, AsOf, Change, EntryInfo, EntryKind, ExceededLimit, Extend, Finalization, FinalizationReply,
         Finish, HeldLimitInfo, Hold, HoldReply, HoldState, LimitInfo, NewLimit, OperationFilter,
@@ -62,17 +64,6 @@ struct Expiry {
     operation: Name,
 }
 
-/// The answer without those items of a batch that could not be read and were not executed.
-pub(super) fn readable(answer: &Answer) -> Answer {
-    match answer {
-        Ok(Reply::Batch(results)) => {
-            let read = results.iter().filter(|result| **result != Err(Refusal::Unreadable));
-            Ok(Reply::Batch(read.cloned().collect()))
-        }
-        other => other.clone(),
-    }
-}
-
 /// If both answers differ only in positions: the amounts by which the namespace's position may be larger than the model
 /// assumed.
 pub(super) fn shifts(order: Order, expected: &Answer, actual: &Answer) -> Vec<u64> {
@@ -91,7 +82,6 @@ fn positions(answer: &Answer) -> Vec<u64> {
         Ok(Reply::Hold(reply)) => vec![reply.position.0],
         Ok(Reply::Finalization(reply)) => vec![reply.position.0],
         Ok(Reply::Values(reply)) => vec![reply.position.0],
-        Ok(Reply::Batch(results)) => results.iter().flat_map(positions).collect(),
         Err(Refusal::PositionNotReached { current }) => vec![current.0],
         _ => Vec::new(),
     }
@@ -102,8 +92,7 @@ impl Ledger {
         Ledger { bounds: bounds.clone(), ..Ledger::default() }
     }
 
-    /// The expected answer to the command at `now`, except for the items of a batch that `answer` says were not
-    /// executed.
+    /// The expected answer to the command at `now`. A list is returned as far as `answer` covers it.
     pub(super) fn answer(
         &mut self,
         order: &mut Order,
@@ -111,15 +100,6 @@ impl Ledger {
         command: &ledger::Command,
         answer: &Answer,
     ) -> Answer {
-        if let (ledger::Command::Batch(transfers), Ok(Reply::Batch(results))) = (command, answer)
-            && transfers.len() == results.len()
-        {
-            let all = transfers.iter().zip(results);
-            let readable = all.filter(|(_, result)| **result != Err(Refusal::Unreadable));
-            return Ok(Reply::Batch(
-                readable.map(|(transfer, _)| self.transfer(order, now, transfer)).collect(),
-            ));
-        }
         match (command, answer) {
             (ledger::Command::ListOperations { filter, page }, Ok(Reply::Operations(shown))) => {
                 self.operations(now, filter, page, shown)
@@ -208,9 +188,7 @@ impl Ledger {
                 Ok(Reply::Limits { items, more: names.len() > page.limit() })
             }
             ledger::Command::Transfer(transfer) => self.transfer(order, now, transfer),
-            ledger::Command::Batch(transfers) => Ok(Reply::Batch(
-                transfers.iter().map(|transfer| self.transfer(order, now, transfer)).collect(),
-            )),
+            ledger::Command::Batch(_) => unreachable!("a batch is executed item by item"),
             ledger::Command::Values(values) => {
                 let (limit_names, as_of) = (values.limit_names(), values.as_of());
                 self.must_exist(limit_names)?;
@@ -325,28 +303,10 @@ impl Ledger {
             return Err(Refusal::ValueOverflow { limit_names: overflowing });
         }
 
-        self.check_quota(names.iter().filter(|name| self.limit(name).is_none()).count())?;
-        for Change { limit_name, limit_id, context, ceiling, .. } in hold.changes() {
-            if self.limit(limit_name).is_none() {
-                let (limit_id, context, ceiling) = (limit_id.clone(), context.clone(), *ceiling);
-                self.create(order, NewLimit { name: limit_name.clone(), limit_id, context, ceiling });
-            }
-        }
-        order.advance();
+        let fresh: Vec<Change> = fresh.iter().map(|i| hold.changes()[*i].clone()).collect();
+        self.check_quota(self.missing(&fresh).len())?;
         let expires_at = hold.expires_after().map(|span| now + span.0);
-        for change in fresh.iter().map(|i| &hold.changes()[*i]) {
-            self.log.push(Event {
-                position: order.position,
-                time: now,
-                operation: operation_id.clone(),
-                limit: self.id(&change.limit_name).unwrap(),
-                kind: EntryKind::Hold,
-                value: change.value,
-                held: i128::from(change.value),
-                committed: 0,
-                expires_at,
-            });
-        }
+        self.hold_all(order, now, &operation_id, &fresh, expires_at);
         if let Some(due) = expires_at {
             self.expiries.push(Expiry { due, position: order.position, operation: operation_id.clone() });
         }
@@ -445,8 +405,7 @@ impl Ledger {
             }
         }
         for (limit, value, held) in &ends {
-            let same_sign = value.signum() == held.signum() || *value == 0;
-            if is_commit && !(same_sign && value.unsigned_abs() <= held.unsigned_abs()) {
+            if is_commit && !is_within(*value, *held) {
                 return Err(Refusal::CommitExceedsHold {
                     operation_id: id.clone(),
                     limit_name: self.limits[*limit].terms.name.clone(),
@@ -465,6 +424,37 @@ impl Ledger {
         Ok(reply(self, &self.ids(&names), position))
     }
 
+    /// Creates the limits that are missing, and holds at the position after theirs.
+    fn hold_all(
+        &mut self,
+        order: &mut Order,
+        now: u64,
+        id: &Name,
+        changes: &[Change],
+        expires_at: Option<u64>,
+    ) {
+        for change in changes {
+            if self.limit(&change.limit_name).is_none() {
+                let Change { limit_name, limit_id, context, ceiling, .. } = change.clone();
+                self.create(order, NewLimit { name: limit_name, limit_id, context, ceiling });
+            }
+        }
+        order.advance();
+        for change in changes {
+            self.log.push(Event {
+                position: order.position,
+                time: now,
+                operation: id.clone(),
+                limit: self.id(&change.limit_name).expect("it exists or was just created"),
+                kind: EntryKind::Hold,
+                value: change.value,
+                held: i128::from(change.value),
+                committed: 0,
+                expires_at,
+            });
+        }
+    }
+
     /// Ends the open holds in these limits, and commits the given amount of each.
     fn end(
         &mut self,
@@ -477,27 +467,24 @@ impl Ledger {
         order.advance();
         for (limit, committed) in ends {
             let (hold, _) = self.hold_in(id, *limit).unwrap();
+            let is_commit = kind == EntryKind::Commit;
+            let is_over = is_commit && !is_within(*committed, hold.value);
             self.log.push(Event {
                 position: order.position,
                 time,
-                operation: id.clone(),
-                limit: *limit,
-                kind,
-                value: if kind == EntryKind::Commit { *committed } else { hold.value },
+                kind: if is_over { EntryKind::Overage } else { kind },
+                value: if is_commit { *committed } else { hold.value },
                 held: -i128::from(hold.value),
                 committed: i128::from(*committed),
                 expires_at: None,
+                ..hold
             });
         }
         order.position
     }
 
     fn check_quota(&self, more: usize) -> Result<(), Refusal> {
-        let used = self.limits.iter().filter(|limit| !limit.is_deleted).count();
-        match self.bounds.refuses(Quota::LedgerLimits, used, more) {
-            Some(exceeded) => Err(Refusal::QuotaExceeded(exceeded)),
-            None => Ok(()),
-        }
+        self.exceeded(more).map_or(Ok(()), |exceeded| Err(Refusal::QuotaExceeded(exceeded)))
     }
 
     fn create(&mut self, order: &mut Order, terms: NewLimit) {
@@ -638,8 +625,7 @@ impl Ledger {
         }
     }
 
-    /// The operations that the filter finds, as far as `shown` covers them. A page may be short, but what it skips must not
-    /// be found by the filter.
+    /// The operations that the filter finds, as far as `shown` covers them.
     fn operations(
         &self,
         now: u64,
@@ -663,12 +649,9 @@ impl Ledger {
         let mut ids: Vec<Name> = self.log.iter().map(|event| event.operation.clone()).collect();
         ids.sort();
         ids.dedup();
-        ids.retain(|id| page.after.as_ref().is_none_or(|after| id > after));
         ids.retain(|id| self.holds(id).iter().any(is_found));
-        let next = shown.next.clone().filter(|next| page.after.as_ref().is_none_or(|after| next > after));
-        ids.retain(|id| next.as_ref().is_none_or(|next| id <= next));
-        let items = ids.iter().map(|id| self.operation(now, id)).collect();
-        Ok(Reply::Operations(Listed { items, next }))
+        let all = ids.into_iter().map(|id| (id.clone(), self.operation(now, &id)));
+        Ok(Reply::Operations(page_of(all.collect(), page, shown.next.clone())))
     }
 
     /// The limits nearest to their ceilings among those up to the last one that `shown` covers.

@@ -4,7 +4,7 @@ use super::{Event, ExceededLimit, Ledger, available};
 use crate::model::Order;
 use limina_engine::{
     Name, Quota, QuotaExceeded,
-    ledger::{Change, EntryKind, NewLimit, RefusedHold, Value},
+    ledger::{Change, EntryKind, RefusedHold, Value},
 };
 
 impl Ledger {
@@ -41,35 +41,15 @@ impl Ledger {
         names.filter(|name| self.limit(name).is_none()).cloned().collect()
     }
 
-    /// The refusal, if the namespace must not have the limits that the changes would create.
-    pub(in crate::model) fn exceeded(&self, changes: &[Change]) -> Option<QuotaExceeded> {
+    /// The refusal, if the namespace must not have so many more limits.
+    pub(in crate::model) fn exceeded(&self, more: usize) -> Option<QuotaExceeded> {
         let used = self.limits.iter().filter(|limit| !limit.is_deleted).count();
-        self.bounds.refuses(Quota::LedgerLimits, used, self.missing(changes).len())
+        self.bounds.refuses(Quota::LedgerLimits, used, more)
     }
 
-    /// Creates the limits that are missing, and holds at the position after theirs.
+    /// Holds for a decision, which expires as a whole.
     pub(in crate::model) fn hold_part(&mut self, order: &mut Order, now: u64, id: &Name, changes: &[Change]) {
-        for change in changes {
-            if self.limit(&change.limit_name).is_none() {
-                let Change { limit_name, limit_id, context, ceiling, .. } = change.clone();
-                self.create(order, NewLimit { name: limit_name, limit_id, context, ceiling });
-            }
-        }
-        order.advance();
-        for change in changes {
-            let limit = self.id(&change.limit_name).expect("it exists or was just created");
-            self.log.push(Event {
-                position: order.position,
-                time: now,
-                operation: id.clone(),
-                limit,
-                kind: EntryKind::Hold,
-                value: change.value,
-                held: i128::from(change.value),
-                committed: 0,
-                expires_at: None,
-            });
-        }
+        self.hold_all(order, now, id, changes, None);
     }
 
     /// Ends the holds of a decision at the next position: commits these values, one for each hold, or rolls back.
@@ -81,20 +61,10 @@ impl Ledger {
         committed: Option<&[i64]>,
         kind: EntryKind,
     ) {
-        order.advance();
-        for (place, hold) in self.holds(id).into_iter().enumerate() {
-            let value = committed.map_or(0, |values| values[place]);
-            let is_over = kind == EntryKind::Commit && !is_within(value, hold.value);
-            self.log.push(Event {
-                position: order.position,
-                time: at,
-                kind: if is_over { EntryKind::Overage } else { kind },
-                value: if committed.is_some() { value } else { hold.value },
-                held: -i128::from(hold.value),
-                committed: i128::from(value),
-                ..hold
-            });
-        }
+        let holds = self.holds(id).into_iter().enumerate();
+        let value = |place: usize| committed.map_or(0, |values| values[place]);
+        let ends: Vec<_> = holds.map(|(place, hold)| (hold.limit, value(place))).collect();
+        self.end(order, at, id, &ends, kind);
     }
 
     /// Commits values of a decision whose holds were rolled back.
@@ -140,6 +110,6 @@ impl Ledger {
 }
 
 /// Whether a commit of this value is one of a part of what is held.
-fn is_within(value: i64, held: i64) -> bool {
+pub(in crate::model) fn is_within(value: i64, held: i64) -> bool {
     value == 0 || (value.signum() == held.signum() && value.unsigned_abs() <= held.unsigned_abs())
 }

@@ -1,12 +1,12 @@
 //! Reads of rules, overrides, counters and leases. A page may be short, but what it skips must not exist.
 
 use super::{
-    Answer, Limiter, Order, expect,
+    Answer, Limiter, Order, expect, page_of,
     rules::{Override, Rule},
     select,
 };
 use limina_engine::{
-    Listed, Name, Page, Position,
+    Listed, Name, Position,
     limiter::{Command, CounterInfo, OverrideInfo, Refusal, Reply, RuleInfo, RuleMatch, RuleSetInfo},
 };
 
@@ -55,7 +55,7 @@ impl Limiter {
                 let found = |rule: &&Rule| select::finds_keys(query, &rule.terms.group_by);
                 let all = self.rules.iter().filter(found);
                 let all = all.map(|rule| (rule.terms.name.clone(), rule.info(none))).collect();
-                Ok(Reply::Rules(part(all, page, next)))
+                Ok(Reply::Rules(page_of(all, page, next)))
             }
             Command::GetOverride { rule: of, name } => {
                 let missing = Refusal::OverrideNotFound { rule: of.clone(), name: name.clone() };
@@ -70,7 +70,7 @@ impl Limiter {
                 let all =
                     rule(of)?.overrides.iter().filter(|item| select::finds(query, &item.item.key_values));
                 let all = all.map(|item| (item.item.name.clone(), item.info(of, none))).collect();
-                Ok(Reply::Overrides(part(all, page, next)))
+                Ok(Reply::Overrides(page_of(all, page, next)))
             }
             Command::GetRuleSet(set) => self.whole_set(set),
             Command::ListRuleSets(page) => {
@@ -79,7 +79,7 @@ impl Limiter {
                     _ => None,
                 };
                 let all = self.sets.iter().map(|set| (set.name.clone(), self.set_info(set))).collect();
-                Ok(Reply::RuleSets(part(all, page, next)))
+                Ok(Reply::RuleSets(page_of(all, page, next)))
             }
             Command::Match(key_values) => {
                 let mut matches: Vec<RuleMatch> = Vec::new();
@@ -103,7 +103,7 @@ impl Limiter {
                 let info = |id: &Name| self.lease_info(now, id, none).expect("it lives");
                 let all = self.leases.iter().filter(|lease| owner.is_none() || lease.owner == *owner);
                 let all = all.map(|lease| (lease.id.clone(), info(&lease.id))).collect();
-                Ok(Reply::Leases(part(all, page, next)))
+                Ok(Reply::Leases(page_of(all, page, next)))
             }
             Command::ListGroups { rule: of, .. } => {
                 rule(of)?;
@@ -191,23 +191,6 @@ impl Limiter {
         created.known = Some(expected.created_at.0);
         order.learn(expected.created_at);
     }
-}
-
-/// The part of the list that a page must contain if it ends at `next`.
-fn part<T>(mut all: Vec<(Name, T)>, page: &Page<Name>, next: Option<Name>) -> Listed<T, Name> {
-    all.sort_by(|(a, _), (b, _)| a.cmp(b));
-    all.retain(|(name, _)| page.after.as_ref().is_none_or(|after| name > after));
-    let is_ahead = |next: &Name| page.after.as_ref().is_none_or(|after| next > after);
-    let covered = |next: &Option<Name>, name: &Name| next.as_ref().is_none_or(|next| name <= next);
-    // The page has too many items, or does not advance. Then it is wrong, and a correct page is returned for the
-    // message.
-    let fits = all.iter().filter(|(name, _)| covered(&next, name)).count() <= page.limit();
-    let next = match next {
-        next if fits && next.as_ref().is_none_or(is_ahead) => next,
-        _ => (all.len() > page.limit()).then(|| all[page.limit() - 1].0.clone()),
-    };
-    all.retain(|(name, _)| covered(&next, name));
-    Listed { items: all.into_iter().map(|(_, item)| item).collect(), next }
 }
 
 /// Whether all the shown items exist, each once.

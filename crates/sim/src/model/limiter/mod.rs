@@ -7,9 +7,9 @@ mod quotas;
 mod relaxed;
 mod rule_sets;
 mod rules;
-mod window;
+pub(super) mod window;
 
-use super::{Bounds, Done, Mark, Order, expect, select};
+use super::{Bounds, Done, Mark, Order, expect, pages::page_of, select};
 use decide::{Case, Mode};
 use limina_engine::{
     KeyValues, Millis, Name, Position, Time,
@@ -101,8 +101,8 @@ impl Limiter {
     ) -> Result<Done, String> {
         let before = self.clone();
         let done = match (command, answer) {
-            // The items of a batch are bounded one by one, and a plan changes nothing.
-            (Command::CheckBatch(_) | Command::PlanRuleSet(_), _) => {
+            // A plan changes nothing.
+            (Command::PlanRuleSet(_), _) => {
                 return self.run_unbounded(now, order, command, is_keyed, answer);
             }
             (_, Err(Refusal::QuotaExceeded(exceeded))) => {
@@ -150,23 +150,7 @@ impl Limiter {
                 is(Ok(Reply::Set(decision)))?;
                 done
             }
-            Command::CheckBatch(checks) => {
-                let Ok(Reply::Batch(results)) = answer else { return Err("the results of a batch".into()) };
-                expect(results.len() == checks.len(), || "one result for each check".into())?;
-                let mut all = Done { is_change: false, is_relaxed: !is_keyed };
-                for (place, (check, result)) in checks.iter().zip(results.clone()).enumerate() {
-                    let result = match result {
-                        Ok(decision) if decision.is_refused() => Err(Refusal::LimitReached(decision)),
-                        Ok(decision) => Ok(Reply::Allowed(decision)),
-                        Err(refusal) => Err(refusal),
-                    };
-                    let done = self.run(now, order, &Command::Check(check.clone()), is_keyed, &result);
-                    let done = done.map_err(|text| format!("of check {place}: {text}"))?;
-                    all.is_relaxed &= done.is_relaxed;
-                    all.is_change |= done.is_change;
-                }
-                all
-            }
+            Command::CheckBatch(_) => unreachable!("a batch is executed item by item"),
             Command::MoveCounter(change) if change.amount() < 0 => {
                 let key_values = change.key_values();
                 let back = self.unleased(key_values).min(i128::from(change.amount().unsigned_abs()));

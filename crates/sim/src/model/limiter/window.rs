@@ -1,28 +1,31 @@
 //! What a window shows, computed from everything that was ever taken from it.
 
 use limina_engine::limiter::{Limit, MAX_COUNT, Window};
+use std::collections::VecDeque;
 
 /// Sliding windows are exact up to this many entries.
 const MOST_EXACT: usize = 64;
 /// Means "never" in computations of the earliest time.
-pub(super) const NEVER: u64 = u64::MAX;
+pub(in crate::model) const NEVER: u64 = u64::MAX;
 
 /// Everything that happened to one window.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct History(Vec<Event>);
+pub(in crate::model) struct History(Vec<Event>);
 
 #[derive(Debug, Clone, PartialEq)]
 enum Event {
     /// This much was taken, or given back. If not durable, only relaxed answers showed it. A bucket misses no
     /// more tokens than `most`.
     Take { time: u64, hits: i64, most: u64, is_durable: bool },
+    /// So many hits of the take at this place of the history are refunded.
+    Refund { time: u64, of: usize, hits: u64 },
     /// From then on a bucket is refilled at this rate.
     Rate { time: u64, limit: Limit },
 }
 
 /// The kind and the length of a window. If either changes, the window starts empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(in crate::model) enum Shape {
     Fixed(u64),
     Sliding(u64),
     Bucket(u64),
@@ -39,14 +42,14 @@ impl Shape {
 /// The usage, and when none of it counts any more. Each is a range, because a sliding window with many entries may
 /// count them slightly too long.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Reading {
-    pub(super) used: Range,
-    pub(super) reset: Range,
+pub(in crate::model) struct Reading {
+    pub(in crate::model) used: Range,
+    pub(in crate::model) reset: Range,
 }
 
 /// The smallest and the largest possible value.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Range(pub(super) u64, pub(super) u64);
+pub(in crate::model) struct Range(pub(in crate::model) u64, pub(in crate::model) u64);
 
 impl Range {
     pub(super) fn exactly(value: u64) -> Range {
@@ -65,7 +68,7 @@ impl Range {
 }
 
 impl Shape {
-    pub(super) fn of(window: Window) -> Shape {
+    pub(in crate::model) fn of(window: Window) -> Shape {
         match window {
             Window::Fixed { per } => Shape::Fixed(per.0),
             Window::Sliding { per } => Shape::Sliding(per.0),
@@ -76,20 +79,31 @@ impl Shape {
 
 impl History {
     /// The empty history of a window with this limit.
-    pub(super) fn new(now: u64, limit: Limit) -> History {
+    pub(in crate::model) fn new(now: u64, limit: Limit) -> History {
         History(vec![Event::Rate { time: now, limit }])
     }
 
-    pub(super) fn take(&mut self, time: u64, hits: i64, most: u64, is_durable: bool) {
+    pub(in crate::model) fn take(&mut self, time: u64, hits: i64, most: u64, is_durable: bool) {
         if hits != 0 {
             self.0.push(Event::Take { time, hits, most, is_durable });
         }
     }
 
-    pub(super) fn set_rate(&mut self, time: u64, limit: Limit) {
+    /// Takes, and returns the place in the history.
+    pub(in crate::model) fn take_at(&mut self, time: u64, hits: u64, most: u64) -> usize {
+        let hits = i64::try_from(hits).expect("hits are small");
+        self.0.push(Event::Take { time, hits, most, is_durable: true });
+        self.0.len() - 1
+    }
+
+    pub(in crate::model) fn refund(&mut self, time: u64, of: usize, hits: u64) {
+        self.0.push(Event::Refund { time, of, hits });
+    }
+
+    pub(in crate::model) fn set_rate(&mut self, time: u64, limit: Limit) {
         let last = self.0.iter().rev().find_map(|event| match event {
             Event::Rate { limit, .. } => Some(*limit),
-            Event::Take { .. } => None,
+            Event::Take { .. } | Event::Refund { .. } => None,
         });
         if last != Some(limit) {
             self.0.push(Event::Rate { time, limit });
@@ -100,7 +114,9 @@ impl History {
     /// Nothing later than the stored time is stored.
     pub(super) fn rests(&self, persisted: u64) -> Vec<History> {
         let stored = self.0.iter().filter_map(|event| match *event {
-            Event::Take { time, .. } => (time <= persisted).then(|| event.clone()),
+            Event::Take { time, .. } | Event::Refund { time, .. } => {
+                (time <= persisted).then(|| event.clone())
+            }
             Event::Rate { time, limit } => Some(Event::Rate { time: time.min(persisted), limit }),
         });
         let mut rests = vec![History(stored.collect())];
@@ -169,14 +185,21 @@ impl History {
     }
 
     /// The same as an answer says it: a time that is too long is not said.
-    pub(super) fn show(&self, shape: Shape, now: u64) -> Reading {
+    pub(in crate::model) fn show(&self, shape: Shape, now: u64) -> Reading {
         let Reading { used, reset } = self.read(shape, now);
         Reading { used, reset: reset.said() }
     }
 
     /// When `hits` will fit under `limit`, after what the same check takes from the window before: the earliest time,
     /// and the latest one if the window counts too long.
-    pub(super) fn retry(&self, shape: Shape, now: u64, before: &[i64], hits: i64, limit: u64) -> Range {
+    pub(in crate::model) fn retry(
+        &self,
+        shape: Shape,
+        now: u64,
+        before: &[i64],
+        hits: i64,
+        limit: u64,
+    ) -> Range {
         let passes = |at: u64, is_late: bool| {
             let mut then = self.clone();
             before.iter().for_each(|hits| then.take(at, *hits, u64::MAX, false));
@@ -185,6 +208,9 @@ impl History {
             i128::from(used) + i128::from(hits) <= i128::from(limit)
         };
         let earliest = |reset: u64, is_late: bool| {
+            if passes(now, is_late) {
+                return 0;
+            }
             // By then everything has expired. A check that does not pass then never passes.
             if reset == NEVER || !passes(now + reset, is_late) {
                 return NEVER;
@@ -205,35 +231,40 @@ impl History {
     }
 
     fn fixed(&self, per: u64, now: u64) -> u64 {
-        let (mut index, mut used) = (0, 0_i128);
-        for (time, hits) in self.takes() {
-            if time / per != index {
-                (index, used) = (time / per, 0);
+        let (mut span, mut used) = (0, 0_i128);
+        for event in &self.0 {
+            let time = event.time();
+            if time / per != span {
+                (span, used) = (time / per, 0);
             }
-            used = (used + i128::from(hits)).max(0);
+            let by = match event {
+                Event::Take { hits, .. } => i128::from(*hits),
+                // Only in the same span of time.
+                Event::Refund { of, hits, .. } if self.0[*of].time() / per == span => -i128::from(*hits),
+                Event::Refund { .. } | Event::Rate { .. } => 0,
+            };
+            used = (used + by).max(0);
         }
-        if now / per == index { u64::try_from(used).unwrap() } else { 0 }
+        if now / per == span { u64::try_from(used).unwrap() } else { 0 }
     }
 
     /// The entries that may still count, oldest first.
     fn sliding(&self, per: u64, now: u64) -> Vec<Entry> {
         let mut entries: Vec<Entry> = Vec::new();
         let mut is_coarse = false;
-        for (time, hits) in self.takes() {
-            entries.retain(|entry| time < entry.leaves);
+        for event in &self.0 {
+            entries.retain(|entry| event.time() < entry.leaves);
             is_coarse &= !entries.is_empty();
-            if hits > 0 {
-                entries.push(Entry { time, hits: hits.unsigned_abs(), leaves: time + per });
-            }
-            let mut back = if hits < 0 { hits.unsigned_abs() } else { 0 };
-            while back > 0
-                && let Some(newest) = entries.last_mut()
-            {
-                let part = back.min(newest.hits);
-                (back, newest.hits) = (back - part, newest.hits - part);
-                if newest.hits == 0 {
-                    entries.pop();
+            match event {
+                Event::Take { time, hits, .. } if *hits > 0 => {
+                    entries.push(Entry { time: *time, hits: hits.unsigned_abs(), leaves: time + per });
                 }
+                Event::Take { hits, .. } => give_back(&mut entries, hits.unsigned_abs(), |_| true),
+                // Only what was taken at that time.
+                Event::Refund { of, hits, .. } => {
+                    give_back(&mut entries, *hits, |entry| entry.time == self.0[*of].time());
+                }
+                Event::Rate { .. } => {}
             }
             // After too many entries at once, a group may stay coarse until it is empty.
             is_coarse |= entries.len() > MOST_EXACT;
@@ -247,37 +278,89 @@ impl History {
 
     /// The debt, in units of 1/`per` of a token, and the limit.
     fn bucket(&self, per: u64, now: u64) -> (i128, Limit) {
-        let (mut debt, mut at, mut limit) = (0_i128, 0, Limit::Unlimited);
-        let drained = |debt: i128, from: u64, to: u64, limit: Limit| match limit {
-            Limit::Unlimited => 0,
-            Limit::AtMost(rate) => (debt - i128::from(rate) * i128::from(to - from)).max(0),
+        // What is missing, by the place of the take. What was taken first is refilled first.
+        let mut missing: VecDeque<(usize, i128)> = VecDeque::new();
+        let (mut at, mut limit) = (0, Limit::Unlimited);
+        let refilled = |from: u64, to: u64, limit: Limit| match limit {
+            Limit::Unlimited => i128::MAX,
+            Limit::AtMost(rate) => i128::from(rate) * i128::from(to.saturating_sub(from)),
         };
-        for event in &self.0 {
+        for (place, event) in self.0.iter().enumerate() {
+            refill(&mut missing, refilled(at, event.time(), limit));
+            at = event.time();
             match *event {
-                Event::Take { time, hits, most, .. } => {
-                    let before = drained(debt, at, time, limit);
-                    debt = before + i128::from(hits) * i128::from(per);
-                    debt = debt.min(before.max(i128::from(most) * i128::from(per)));
-                    debt = if limit == Limit::Unlimited { 0 } else { debt.max(0) };
-                    at = time;
+                Event::Take { .. } if limit == Limit::Unlimited => {}
+                Event::Take { hits, most, .. } if hits > 0 => {
+                    let room = i128::from(most) * i128::from(per) - sum(&missing);
+                    missing.push_back((place, (i128::from(hits) * i128::from(per)).min(room.max(0))));
                 }
-                Event::Rate { time, limit: new } => {
-                    debt = drained(debt, at, time, limit);
-                    if new == Limit::Unlimited || limit == Limit::Unlimited {
-                        debt = 0;
+                // Which take these hits are of is not known, so the oldest are given back.
+                Event::Take { hits, .. } => refill(&mut missing, -i128::from(hits) * i128::from(per)),
+                Event::Refund { of, hits, .. } => {
+                    if let Some((_, left)) = missing.iter_mut().find(|(place, _)| *place == of) {
+                        *left -= (i128::from(hits) * i128::from(per)).min(*left);
                     }
-                    (at, limit) = (time, new);
+                }
+                Event::Rate { limit: new, .. } => {
+                    if new == Limit::Unlimited || limit == Limit::Unlimited {
+                        missing.clear();
+                    }
+                    limit = new;
                 }
             }
         }
-        (drained(debt, at, now, limit), limit)
+        refill(&mut missing, refilled(at, now, limit));
+        (sum(&missing), limit)
     }
 
-    fn takes(&self) -> impl Iterator<Item = (u64, i64)> {
-        self.0.iter().filter_map(|event| match event {
-            Event::Take { time, hits, .. } => Some((*time, *hits)),
-            Event::Rate { .. } => None,
-        })
+    /// Whatever the rules of refunds are: of what was taken within the limit, never more than the limit has happened. What was
+    /// refunded has not happened. `capacity` is the most that may happen at once. Says what is wrong.
+    pub(in crate::model) fn check(&self, shape: Shape, capacity: u64) -> Result<(), String> {
+        let is_past = |event: &Event| match *event {
+            Event::Take { hits, most, .. } => most == MAX_COUNT || hits < 0,
+            Event::Refund { .. } | Event::Rate { .. } => false,
+        };
+        let rates = self.0.iter().filter_map(|event| match event {
+            Event::Rate { limit: Limit::AtMost(limit), .. } => Some(*limit),
+            _ => None,
+        });
+        let rates: Vec<u64> = rates.collect();
+        let ([rate], false) = (rates.as_slice(), self.0.iter().any(is_past)) else { return Ok(()) };
+        let mut happened: Vec<(u64, i128)> = Vec::new();
+        for (place, event) in self.0.iter().enumerate() {
+            let Event::Take { time, hits, .. } = *event else { continue };
+            let refunded = self.0.iter().map(|other| match other {
+                Event::Refund { of, hits, .. } if *of == place => i128::from(*hits),
+                _ => 0,
+            });
+            happened.push((time, i128::from(hits) - refunded.sum::<i128>()));
+        }
+        if happened.iter().any(|(_, hits)| *hits < 0) {
+            return Err(format!("more was refunded than was taken: {self:?}"));
+        }
+        for (first, (begin, _)) in happened.iter().enumerate() {
+            let mut sum = 0;
+            for (at, hits) in &happened[first..] {
+                sum += hits;
+                let most = match shape {
+                    Shape::Fixed(per) => (at / per == begin / per).then_some(capacity),
+                    Shape::Sliding(per) => (at - begin < per).then_some(capacity),
+                    Shape::Bucket(per) => Some(capacity + rate * (at - begin) / per),
+                };
+                if most.is_some_and(|most| sum > i128::from(most)) {
+                    return Err(format!("{sum} of {capacity} have happened from {begin} to {at}: {self:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Event {
+    fn time(&self) -> u64 {
+        match *self {
+            Event::Take { time, .. } | Event::Refund { time, .. } | Event::Rate { time, .. } => time,
+        }
     }
 }
 
@@ -285,6 +368,31 @@ struct Entry {
     time: u64,
     hits: u64,
     leaves: u64,
+}
+
+/// Removes hits from some entries, the newest first.
+fn give_back(entries: &mut Vec<Entry>, mut hits: u64, is_of: impl Fn(&Entry) -> bool) {
+    for entry in entries.iter_mut().rev().filter(|entry| is_of(entry)) {
+        let part = hits.min(entry.hits);
+        (hits, entry.hits) = (hits - part, entry.hits - part);
+    }
+    entries.retain(|entry| entry.hits > 0);
+}
+
+fn sum(missing: &VecDeque<(usize, i128)>) -> i128 {
+    missing.iter().map(|(_, left)| left).sum()
+}
+
+fn refill(missing: &mut VecDeque<(usize, i128)>, mut by: i128) {
+    while by > 0
+        && let Some((_, left)) = missing.front_mut()
+    {
+        let part = by.min(*left);
+        (by, *left) = (by - part, *left - part);
+        if *left == 0 {
+            missing.pop_front();
+        }
+    }
 }
 
 fn ceil(value: i128, by: i128) -> u64 {
