@@ -52,11 +52,10 @@ enum Families {
 const BATCHES: usize = 3;
 
 impl Workload {
-    /// Chooses at random how many names there are. Ledger and limiter share a namespace only if `may_mix`: if outcomes
-    /// can be unknown, the model could not know the positions of the ledger there. Locks, events and decisions have
+    /// Chooses at random how many names there are. Ledger and limiter may share a namespace. Locks, events and decisions have
     /// namespaces of their own, because their positions are tokens and clocks.
-    pub fn new(random: &mut Random, may_mix: bool) -> Workload {
-        let is_mixed = may_mix && random.one_in(2);
+    pub fn new(random: &mut Random) -> Workload {
+        let is_mixed = random.one_in(6);
         let families = |i: u64| match i % 4 {
             0 => Families::Locks,
             1 => Families::Events,

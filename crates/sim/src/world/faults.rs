@@ -9,12 +9,7 @@ use std::sync::Arc;
 
 impl World {
     pub(super) fn misfortune(&mut self) -> Result<(), String> {
-        let choice = if self.read_faults {
-            *self.random.pick(&[2, 5, 6, 8, 9, 10, 11])
-        } else {
-            self.random.below(12)
-        };
-        match choice {
+        match self.random.below(12) {
             0 | 1 => self.crash()?,
             2 => self.fault(AppendFault::NotDone),
             3 => self.fault(AppendFault::UnknownButHappened),

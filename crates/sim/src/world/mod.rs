@@ -211,8 +211,7 @@ struct World {
     faults: bool,
     /// A planned stop is under way.
     is_stopping: bool,
-    /// Table reads fail. Then no outcome may be unknown, because the model could not know what an unknown batch had
-    /// read.
+    /// Table reads fail.
     read_faults: bool,
     /// Another owner took the shard, and this one has not taken it back yet.
     is_fenced: bool,
@@ -241,7 +240,7 @@ impl World {
         };
         let memory = Arc::new(Memory::new(&memory_options).expect("an empty store opens"));
         let read_faults = random.one_in(4);
-        let workload = Workload::new(&mut random, read_faults);
+        let workload = Workload::new(&mut random);
         let bounds = if random.one_in(2) { Bounds::random(&mut random) } else { Bounds::default() };
         let bounds = if workload.decides_checks() { bounds.without_limiter() } else { bounds };
         World {
