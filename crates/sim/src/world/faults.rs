@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 impl World {
     pub(super) fn misfortune(&mut self) -> Result<(), String> {
-        match self.random.below(12) {
+        match self.random.below(13) {
             0 | 1 => self.crash()?,
             2 => self.fault(AppendFault::NotDone),
             3 => self.fault(AppendFault::UnknownButHappened),
