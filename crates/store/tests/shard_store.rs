@@ -319,6 +319,24 @@ async fn records_coalesce() {
 }
 
 #[tokio::test]
+async fn the_end_of_a_large_sweep_makes_a_checkpoint_due() {
+    let (_, shard) = new().await;
+    let removed = |from: u32, number: u32| -> Vec<Record> {
+        let key = |number: u32| Bytes::from(format!("{number:0100}"));
+        (from..from + number).map(|number| Record { key: key(number), value: None }).collect()
+    };
+    shard.append(Seq(1), removed(0, 10)).await.expect("append");
+    shard.handle_swept();
+    assert!(!shard.backlog().due, "a few removals wait for the next checkpoint");
+    shard.append(Seq(2), removed(10, 20_000)).await.expect("append");
+    assert!(!shard.backlog().due);
+    shard.handle_swept();
+    assert!(shard.backlog().due);
+    shard.checkpoint().await.expect("checkpoint");
+    assert!(!shard.backlog().due);
+}
+
+#[tokio::test]
 async fn a_scan_in_the_background_waits_until_the_overlay_is_sorted() {
     let (_, shard) = new().await;
     let many = |from: u32| -> Vec<Record> {

@@ -245,6 +245,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let mut interruptions = self.interruptions.count(self.clocks.read());
         let mut is_stopping = false;
         let mut is_closed = false;
+        let mut had_sweeps = false;
         // Set while more requests wait than are taken at once.
         let mut busy_since = None;
         let mut was_persisted_at_once = false;
@@ -273,8 +274,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
             self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
             self.shard.handle_tenure(self.tenure_guard.is_sure(self.served_since));
             self.discarding.retain(|discarding| !discarding.is_finished());
-            let do_sweeps_wait =
-                self.shard.has_sweeps() && (!self.discarding.is_empty() || !self.store.prepare_scan());
+            let has_sweeps = self.shard.has_sweeps();
+            if std::mem::replace(&mut had_sweeps, has_sweeps) && !has_sweeps {
+                self.store.handle_swept();
+            }
+            let do_sweeps_wait = has_sweeps && (!self.discarding.is_empty() || !self.store.prepare_scan());
             self.shard.handle_scans(!do_sweeps_wait);
             let mut is_unfinished = false;
             while !is_unfinished && let Some(output) = self.shard.poll(now) {

@@ -24,6 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The longest key, in bytes: slightly less than what the embedded table accepts.
 pub const MAX_KEY_BYTES: usize = 60_000;
 
+/// The size of an overlay, in bytes, from which the end of a sweep is worth a checkpoint.
+const MANY_REMOVALS: usize = 1 << 20;
+
 /// When a checkpoint is due, and when appends wait for one.
 #[derive(Debug, Clone)]
 pub struct ShardStoreOptions {
@@ -79,8 +82,8 @@ struct State {
     frozen: Option<Frozen>,
     /// Whether the last checkpoint failed.
     is_failing: bool,
-    /// A scan waits for a checkpoint; see [`ShardStore::prepare_scan`].
-    is_scan_wanted: bool,
+    /// The next checkpoint is due at once; see [`ShardStore::prepare_scan`] and [`ShardStore::handle_swept`].
+    is_checkpoint_wanted: bool,
     /// An append was begun, and its success was not seen. No other append may follow before the shard is taken again.
     must_retake: bool,
     /// How often the shard was taken again. An append that was begun before the last time changes nothing in this state any more: what
@@ -323,7 +326,9 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
             records: state.active.len() + frozen,
             bytes: state.bytes(),
             since: (state.seq > state.applied).then(|| state.applied.next()),
-            due: state.bytes() >= self.options.soft_bytes || state.frozen.is_some() || state.is_scan_wanted,
+            due: state.bytes() >= self.options.soft_bytes
+                || state.frozen.is_some()
+                || state.is_checkpoint_wanted,
         }
     }
 
@@ -346,7 +351,7 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
                 self.checkpointed.notify_waiters();
                 return Err(error);
             }
-            (state.is_failing, state.is_scan_wanted) = (false, false);
+            (state.is_failing, state.is_checkpoint_wanted) = (false, false);
             state.applied = frozen.upto;
             state.frozen.take()
         };
@@ -372,8 +377,15 @@ impl<J: Journal, T: Table> ShardStore<J, T> {
         if !is_quick {
             state.active.request_order();
         }
-        state.is_scan_wanted = !is_quick;
+        state.is_checkpoint_wanted |= !is_quick;
         is_quick
+    }
+
+    /// A sweep has removed its last records. The table gives their space back only when it knows of the removals, so the next checkpoint
+    /// is due at once, unless there are few.
+    pub fn handle_swept(&self) {
+        let mut state = self.lock();
+        state.is_checkpoint_wanted |= state.bytes() >= MANY_REMOVALS;
     }
 
     /// The records for the next checkpoint: those that a failed one left frozen, or else all active ones.
@@ -405,7 +417,7 @@ impl State {
             active: Records::default(),
             frozen: None,
             is_failing: false,
-            is_scan_wanted: false,
+            is_checkpoint_wanted: false,
             must_retake: true,
             retakes: 0,
         }
