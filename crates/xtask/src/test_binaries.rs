@@ -153,9 +153,9 @@ pub(crate) fn run_all(
             true => early.send(job).expect("it is received"),
             false => jobs.push(job),
         });
-        // Without a sender, the thread ends after the job that it runs.
-        jobs.extend(lock(&waiting).try_iter());
+        // Without a sender, the thread ends after the job that it runs, or at once if it waits for one, with the lock.
         drop(early);
+        jobs.extend(lock(&waiting).try_iter());
         let server = server?.ok_or("cargo did not build the server")?;
         jobs.extend(other_jobs(build_environment, &server)?);
         for job in jobs.iter_mut().filter(|job| job.name == RUST_CLIENT) {
