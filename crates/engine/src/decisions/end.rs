@@ -12,8 +12,12 @@ use super::{
 use crate::{
     Effect, Name, Position, Time,
     answer_size::{self, AnswerBudget},
-    events,
-    ledger::{self, operations, parts::End},
+    events::{self, EventPart},
+    ledger::{
+        self,
+        operations::{self, Operation},
+        parts::End,
+    },
     limiter, locks,
     reads::ReadError,
     turn::{CannotRun, Turn},
@@ -25,6 +29,31 @@ enum Ending {
     Commit(Amounts),
     Rollback { is_forced: bool },
     Expiry,
+}
+
+impl Ending {
+    fn state(&self) -> State {
+        match self {
+            Ending::Commit(_) => State::Committed,
+            Ending::Rollback { .. } => State::RolledBack,
+            Ending::Expiry => State::Expired,
+        }
+    }
+
+    fn amounts(&self) -> Option<&Amounts> {
+        match self {
+            Ending::Commit(amounts) => Some(amounts),
+            Ending::Rollback { .. } | Ending::Expiry => None,
+        }
+    }
+
+    fn of_holds(&self) -> End<'_> {
+        match self {
+            Ending::Commit(amounts) => End::Commit(&amounts.holds),
+            Ending::Rollback { .. } => End::Rollback,
+            Ending::Expiry => End::Expiry,
+        }
+    }
 }
 
 pub(super) fn commit(
@@ -84,7 +113,7 @@ fn commit_ended(
         Ok((ended, operation))
     })?;
     let not_found = |state| Ok(Err(Refusal::OperationNotFound { operation_id: id.clone(), state }));
-    let Some(mut ended) = ended else { return not_found(None) };
+    let Some(ended) = ended else { return not_found(None) };
     AnswerBudget::new(max_answer).spend(answer_size::estimate(&ended.answer))?;
     let amounts = match Amounts::of(&ended.request, settle) {
         Ok(amounts) => amounts,
@@ -96,7 +125,20 @@ fn commit_ended(
     if !settle.record || !ended.can_be_recorded() {
         return not_found(Some(ended.answer.state));
     }
+    let answer = record_late(decisions, families, turn, ended, operation, amounts, max_answer);
+    Ok(answer.map(|answer| Reply::Ended(Box::new(answer))))
+}
 
+/// Commits a decision that has ended without its client. `operation` is that of its holds, if it has any.
+fn record_late(
+    decisions: &mut Decisions,
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    mut ended: Ended,
+    operation: Option<Operation>,
+    amounts: Amounts,
+    max_answer: usize,
+) -> Result<Decision, Refusal> {
     let held: Vec<u32> =
         operation.iter().flat_map(|operation| operation.holds.iter().map(|h| h.limit)).collect();
     let names = ended.request.parts.holds.iter().map(|change| &change.limit_name);
@@ -107,12 +149,12 @@ fn commit_ended(
         .map(|(_, name)| name.clone())
         .collect();
     if !deleted.is_empty() {
-        return Ok(Err(Refusal::LimitNotFound { limit_names: deleted }));
+        return Err(Refusal::LimitNotFound { limit_names: deleted });
     }
     let ends = held.iter().zip(&amounts.holds).map(|(number, value)| (*number, 0, *value));
     let limit_names = ledger::parts::overflowing(families.ledger, ends);
     if !limit_names.is_empty() {
-        return Ok(Err(Refusal::ValueOverflow { limit_names }));
+        return Err(Refusal::ValueOverflow { limit_names });
     }
     // The ledger may have used the id for holds of its own since then, which come after those of the decision.
     let of_decision = ended.request.parts.holds.len();
@@ -121,7 +163,10 @@ fn commit_ended(
         .flat_map(|operation| operation.holds.iter().take(of_decision).cloned())
         .collect::<Vec<_>>();
     let position = match operation {
-        Some(operation) => ledger::parts::book_late(families.ledger, turn, id, operation, &amounts.holds),
+        Some(operation) => {
+            let id = &ended.request.operation_id;
+            ledger::parts::book_late(families.ledger, turn, id, operation, &amounts.holds)
+        }
         None => turn.advance(),
     };
     // What was taken has been refunded as far as it still counted. All of it counts now.
@@ -143,7 +188,7 @@ fn commit_ended(
     (ended.amounts, ended.was_forced) = (Some(amounts), false);
     let answer = ended.answer.clone();
     ended::remember_late(decisions, turn, ended);
-    Ok(Ok(Reply::Ended(Box::new(answer))))
+    Ok(answer)
 }
 
 pub(super) fn roll_back(
@@ -216,52 +261,27 @@ fn end(
 ) -> Decision {
     let now = core::mem::replace(&mut turn.now, at);
     let open = decisions.remove(turn, position).expect("the decision is open");
-    let Open { request, made_at, taken, leases, holds, event, .. } = &open;
-    let end = match &ending {
-        Ending::Commit(amounts) => End::Commit(&amounts.holds),
-        Ending::Rollback { .. } => End::Rollback,
-        Ending::Expiry => End::Expiry,
-    };
+    let Open { request, made_at, holds, .. } = &open;
     let ended_at = match holds.is_empty() {
         true => turn.advance(),
-        false => ledger::parts::end(families.ledger, turn, open.id(), position, holds.clone(), end),
+        false => {
+            let (holds, end) = (holds.clone(), ending.of_holds());
+            ledger::parts::end(families.ledger, turn, open.id(), position, holds, end)
+        }
     };
     ledger::parts::free(families.ledger, open.id());
     // Waiting decisions whose locks are free now come before those that only wait for slots, if they arrived earlier.
     locks::parts::end(families.locks, position);
     waiting::enter_queues(decisions, families);
-    for (place, taken) in taken.iter().enumerate() {
-        let actual = match &ending {
-            Ending::Commit(amounts) => amounts.checks[place],
-            Ending::Rollback { .. } | Ending::Expiry => 0,
-        };
-        let hits = request.parts.checks[place].hits;
-        limiter::parts::settle(families.limiter, turn, &taken.windows, hits, actual);
-    }
-    for lease in leases {
-        limiter::parts::end(families.limiter, turn, lease);
-    }
-    let event = event.as_ref().and_then(|(stream, info)| {
-        let state = match &ending {
-            Ending::Commit(_) => events::parts::commit(families.events, turn, *stream, position, ended_at),
-            Ending::Rollback { .. } | Ending::Expiry => {
-                events::parts::roll_back(families.events, turn, *stream, position)
-            }
-        };
-        Some(open.event_part(info, state?))
-    });
+    end_checks(families, turn, &open, &ending);
+    let event = end_event(families, turn, &open, &ending, ended_at);
     // An ending is never refused. If its answer would be too large, the limits are left out.
     let mut budget = AnswerBudget::new(max_answer);
     let limits =
         limiter::parts::look(families.limiter, at, &request.takes(), &mut budget).unwrap_or_default();
-    let state = match &ending {
-        Ending::Commit(_) => State::Committed,
-        Ending::Rollback { .. } => State::RolledBack,
-        Ending::Expiry => State::Expired,
-    };
     let answer = Decision {
         operation_id: open.id().clone(),
-        state,
+        state: ending.state(),
         repeated: false,
         late: false,
         owner: request.owner.clone(),
@@ -286,4 +306,33 @@ fn end(
     ended::remember(decisions, turn, &ended);
     turn.now = now;
     answer
+}
+
+/// Settles what the checks took from windows, and gives back what their leases hold.
+fn end_checks(families: &mut Families<'_>, turn: &mut Turn<'_>, open: &Open, ending: &Ending) {
+    for (place, taken) in open.taken.iter().enumerate() {
+        let hits = open.request.parts.checks[place].hits;
+        let actual = ending.amounts().map_or(0, |amounts| amounts.checks[place]);
+        limiter::parts::settle(families.limiter, turn, &taken.windows, hits, actual);
+    }
+    for lease in &open.leases {
+        limiter::parts::end(families.limiter, turn, lease);
+    }
+}
+
+fn end_event(
+    families: &mut Families<'_>,
+    turn: &mut Turn<'_>,
+    open: &Open,
+    ending: &Ending,
+    ended_at: Position,
+) -> Option<EventPart> {
+    let (stream, info) = open.event.as_ref()?;
+    let state = match ending {
+        Ending::Commit(_) => events::parts::commit(families.events, turn, *stream, open.position, ended_at),
+        Ending::Rollback { .. } | Ending::Expiry => {
+            events::parts::roll_back(families.events, turn, *stream, open.position)
+        }
+    };
+    Some(open.event_part(info, state?))
 }

@@ -13,7 +13,7 @@ use crate::{
     events::{self, RefusedEvent},
     ledger::{self, RefusedHold},
     limiter::{
-        self, HeldBy, Slots,
+        self, HeldBy, LimitOfCheck, Limiter, Slots,
         parts::{EXPLAINED, Mode},
     },
     locks,
@@ -85,24 +85,11 @@ pub(super) fn make(
     refused.limits = named(request, decided.limits);
     if is_refused || decided.is_refused {
         if request.explain {
-            let is_slot = |limit: &&mut limiter::LimitOfCheck| limit.refuses && limit.status.per.is_none();
-            for limit in refused.limits.iter_mut().filter(is_slot).take(EXPLAINED_LIMITS) {
-                limit.held_by = limiter::parts::held_by(families.limiter, turn.now, &limit.status, SHOWN);
-            }
+            explain(families.limiter, turn.now, &mut refused.limits);
         }
         let of_limits = if decided.is_refused { decided.retry_after } else { Some(Millis(0)) };
         refused.retry_after = retry_after(turn.now, &refused, of_limits);
-        let mut limits = refused.limits.iter().filter(|limit| limit.refuses);
-        let is_locked = !refused.locks.is_empty();
-        let is_blocked = is_locked || limits.clone().any(|limit| limit.status.per.is_none());
-        let may_wait = refused.holds.is_empty()
-            && refused.event.is_none()
-            && limits.all(|limit| limit.status.per.is_none());
-        let refusal = Refusal::Refused(Box::new(refused));
-        return Ok(match slots.filter(|_| is_blocked) {
-            Some(slots) => MakeOutcome::Blocked { refusal, slots, is_locked, may_wait },
-            None => MakeOutcome::Decided(Err(refusal)),
-        });
+        return Ok(refuse(refused, slots));
     }
     if let Err(exceeded) = growth {
         return Ok(MakeOutcome::Decided(Err(exceeded.into())));
@@ -176,6 +163,28 @@ fn holders(decisions: &Decisions, now: Time, limit: Option<u32>) -> Vec<HeldBy> 
         expires_in: Millis(open.expires_at.0.saturating_sub(now.0)),
     };
     holding.take(SHOWN).map(held_by).collect()
+}
+
+/// Says of each limit without a window that refuses who holds what is in use.
+fn explain(limiter: &Limiter, now: Time, limits: &mut [LimitOfCheck]) {
+    let is_slot = |limit: &&mut LimitOfCheck| limit.refuses && limit.status.per.is_none();
+    for limit in limits.iter_mut().filter(is_slot).take(EXPLAINED_LIMITS) {
+        limit.held_by = limiter::parts::held_by(limiter, now, &limit.status, SHOWN);
+    }
+}
+
+/// The outcome of a request that some of its parts refuse. Without `slots`, it could never be granted.
+fn refuse(refused: Refused, slots: Option<Slots>) -> MakeOutcome {
+    let mut limits = refused.limits.iter().filter(|limit| limit.refuses);
+    let is_locked = !refused.locks.is_empty();
+    let is_blocked = is_locked || limits.clone().any(|limit| limit.status.per.is_none());
+    let may_wait =
+        refused.holds.is_empty() && refused.event.is_none() && limits.all(|limit| limit.status.per.is_none());
+    let refusal = Refusal::Refused(Box::new(refused));
+    match slots.filter(|_| is_blocked) {
+        Some(slots) => MakeOutcome::Blocked { refusal, slots, is_locked, may_wait },
+        None => MakeOutcome::Decided(Err(refusal)),
+    }
 }
 
 /// The latest of what time alone will cure. `None` where it will not.
@@ -252,7 +261,7 @@ fn move_parts(
     Open { request: request.without_modes(), position, made_at, expires_at, taken, leases, holds, event }
 }
 
-fn answer(families: &Families<'_>, open: &Open, now: Time, limits: Vec<limiter::LimitOfCheck>) -> Decision {
+fn answer(families: &Families<'_>, open: &Open, now: Time, limits: Vec<LimitOfCheck>) -> Decision {
     let event = open.event.as_ref().map(|(_, info)| open.event_part(info, events::EventState::Submitted));
     Decision {
         position: Some(open.position),
@@ -265,12 +274,7 @@ fn answer(families: &Families<'_>, open: &Open, now: Time, limits: Vec<limiter::
 }
 
 /// The answer to a dry run: as if it had been made, without a position.
-fn dry_run(
-    families: &Families<'_>,
-    request: &Decide,
-    now: Time,
-    limits: Vec<limiter::LimitOfCheck>,
-) -> Decision {
+fn dry_run(families: &Families<'_>, request: &Decide, now: Time, limits: Vec<LimitOfCheck>) -> Decision {
     let Parts { holds, event, .. } = &*request.parts;
     Decision {
         values: ledger::parts::values_with(families.ledger, holds),
@@ -279,7 +283,7 @@ fn dry_run(
     }
 }
 
-pub(super) fn without_position(request: &Decide, now: Time, limits: Vec<limiter::LimitOfCheck>) -> Decision {
+pub(super) fn without_position(request: &Decide, now: Time, limits: Vec<LimitOfCheck>) -> Decision {
     Decision {
         operation_id: request.operation_id.clone(),
         state: State::Open,

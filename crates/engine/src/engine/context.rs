@@ -147,9 +147,15 @@ impl Context {
             true => self.granting.insert(*id),
             false => self.granting.remove(id),
         };
-        self.work += families.limiter.take_work();
         let is_changed = (head.position, head.replies) != before;
+        self.collect(namespace, sizes_before, is_changed);
+        result
+    }
 
+    /// Collects what a turn at the namespace has changed and put out of use.
+    fn collect(&mut self, namespace: &mut Namespace, sizes_before: Sizes, is_changed: bool) {
+        let Namespace { id, head, families, waits, .. } = namespace;
+        self.work += families.limiter.take_work();
         let sizes = sizes_of(head, families, waits);
         self.sizes.change(sizes_before, sizes);
         match families.limiter.is_backfilling() {
@@ -163,7 +169,6 @@ impl Context {
         if is_changed || is_created || families.limiter.has_to_write() {
             self.mark_changed(namespace);
         }
-        result
     }
 
     /// Makes the next seal flush this namespace.

@@ -81,51 +81,17 @@ fn run_slice(
         return Ok(Applied::Unfinished);
     }
     if !job.is_begun {
-        match find_kept(families, turn, &job.request, max_answer)? {
-            KeptReply::Nothing { replaced } => {
-                if let Some(refused) = refuse_to_keep_reply(turn, &job.request, used_replies, replaced) {
-                    return Ok(Applied::durable(refused));
-                }
-                job.replaced = replaced;
-            }
-            KeptReply::Outcome(outcome) => return Ok(Applied::durable(outcome)),
-            KeptReply::Parts(kept) => {
-                job.kept = Some(kept);
-                // What was changed is stored already.
-                job.changed = true;
-            }
+        if let Some(applied) = find_kept_parts(families, turn, job, used_replies, max_answer)? {
+            return Ok(applied);
         }
         job.is_begun = true;
     }
     if let Some(applied) = read_kept_parts(families, turn, job, slice)? {
         return Ok(applied);
     }
-    let Job { request, changed, progress, .. } = job;
-    let (batch, progress) = batch_of(request, progress);
     let before = turn.head.position;
-    let ran = match batch {
-        BatchCommand::Transfers(transfers) => {
-            turn.begin_family(families.ledger.resident_bytes());
-            ledger::batch::run(&mut families.ledger, turn, transfers, &mut progress.ledger, slice, max_answer)
-        }
-        BatchCommand::Checks(checks) => {
-            turn.begin_family(families.limiter.resident_bytes());
-            let may_relax = request.idempotency.is_none();
-            let progress = &mut progress.limiter;
-            let limiter = &mut families.limiter;
-            let ran =
-                limiter::check_batch::run(limiter, turn, checks, may_relax, progress, slice, max_answer);
-            // The slice has counted it.
-            limiter.take_work();
-            ran.map_err(CannotRun::from)
-        }
-        BatchCommand::Operations(items) => {
-            let (decisions, mut families) = families.split();
-            let progress = &mut progress.decisions;
-            decisions::batch::run(decisions, &mut families, turn, items, progress, slice, max_answer)
-        }
-    };
-    *changed |= turn.head.position != before;
+    let ran = run_items(families, turn, job, slice, max_answer);
+    job.changed |= turn.head.position != before;
     match ran {
         Ok(Sliced::Unfinished) => {
             keep_results(turn, job, false);
@@ -147,6 +113,31 @@ fn run_slice(
         Err(CannotRun::Unreadable) => Ok(Applied::durable(Outcome::Unreadable)),
         Err(CannotRun::TooLarge) => Ok(Applied::too_large(max_answer)),
     }
+}
+
+/// Looks for the reply of an earlier request under the same key. Returns how the batch ends, if it ends here.
+fn find_kept_parts(
+    families: &mut Families,
+    turn: &mut Turn<'_>,
+    job: &mut Job,
+    used_replies: u64,
+    max_answer: usize,
+) -> Result<Option<Applied>, Missing> {
+    match find_kept(families, turn, &job.request, max_answer)? {
+        KeptReply::Nothing { replaced } => {
+            if let Some(refused) = refuse_to_keep_reply(turn, &job.request, used_replies, replaced) {
+                return Ok(Some(Applied::durable(refused)));
+            }
+            job.replaced = replaced;
+        }
+        KeptReply::Outcome(outcome) => return Ok(Some(Applied::durable(outcome))),
+        KeptReply::Parts(kept) => {
+            job.kept = Some(kept);
+            // What was changed is stored already.
+            job.changed = true;
+        }
+    }
+    Ok(None)
 }
 
 /// Reads the results that an earlier request under the same key has stored. Returns how the turn ends, if it ends here: the
@@ -188,6 +179,40 @@ fn read_kept_parts(
     }
     let was_done = is_read_back && kept.is_complete();
     Ok(was_done.then(|| Applied::durable(take_answer(families, turn, job).0)))
+}
+
+/// Decides the next items, until the slice is used up.
+fn run_items(
+    families: &mut Families,
+    turn: &mut Turn<'_>,
+    job: &mut Job,
+    slice: &mut Slice,
+    max_answer: usize,
+) -> Result<Sliced, CannotRun> {
+    let Job { request, progress, .. } = job;
+    let (batch, progress) = batch_of(request, progress);
+    match batch {
+        BatchCommand::Transfers(transfers) => {
+            turn.begin_family(families.ledger.resident_bytes());
+            ledger::batch::run(&mut families.ledger, turn, transfers, &mut progress.ledger, slice, max_answer)
+        }
+        BatchCommand::Checks(checks) => {
+            turn.begin_family(families.limiter.resident_bytes());
+            let may_relax = request.idempotency.is_none();
+            let progress = &mut progress.limiter;
+            let limiter = &mut families.limiter;
+            let ran =
+                limiter::check_batch::run(limiter, turn, checks, may_relax, progress, slice, max_answer);
+            // The slice has counted it.
+            limiter.take_work();
+            ran.map_err(CannotRun::from)
+        }
+        BatchCommand::Operations(items) => {
+            let (decisions, mut families) = families.split();
+            let progress = &mut progress.decisions;
+            decisions::batch::run(decisions, &mut families, turn, items, progress, slice, max_answer)
+        }
+    }
 }
 
 /// Stores the results since the last turn, if the request has a key and has changed something.

@@ -41,6 +41,12 @@ pub struct LimitOfCheck {
     pub held_by: Vec<HeldBy>,
 }
 
+impl LimitOfCheck {
+    fn new(refuses: bool, status: LimitStatus) -> LimitOfCheck {
+        LimitOfCheck { check: None, refuses, status, held_by: Vec::new() }
+    }
+}
+
 /// Who holds a part of a limit: an open decision, or a lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldBy {
@@ -185,7 +191,7 @@ pub(crate) fn decide(
     }
     let mut taken = Vec::new();
     // A dry run shows what would be used.
-    let would_be = match !is_refused && !is_taking {
+    let would_be = match is_dry_run && !is_refused {
         true => Some(check::statuses(limiter, now, groups.clone(), true, place)),
         false => None,
     };
@@ -195,18 +201,7 @@ pub(crate) fn decide(
         limiter.last_taken_at = Some(now);
         check::write_all(limiter, turn, &undo);
         let mut windows = window_refunds(limiter, turn, &undo, &undo_ends, &is_estimate);
-        // An estimate of nothing is settled too.
-        for (entry, own) in windows.iter_mut().enumerate() {
-            if entries[entry].hits == 0 && is_estimate(entry) {
-                let touched = groups[range_of(&groups, entry)].iter().filter(|group| !group.is_count());
-                own.extend(touched.map(|group| WindowRefund {
-                    owner: group.owner,
-                    values: group.values.clone(),
-                    at: RefundPlace::Window(now),
-                    is_limit: group.is_limit,
-                }));
-            }
-        }
+        add_estimates_of_nothing(&mut windows, entries, &groups, now, is_estimate);
         taken = counted
             .into_iter()
             .zip(windows)
@@ -220,16 +215,8 @@ pub(crate) fn decide(
         return Err(exceeded);
     }
     let retry_after = if is_refused { check::retry_after(limiter, now, entries, &groups) } else { None };
-    let limits = match would_be.filter(|_| is_dry_run) {
-        Some(limits) => limits,
-        None => check::statuses(limiter, now, groups, true, place),
-    };
-    let limits = limits.into_iter().map(|status| LimitOfCheck {
-        check: None,
-        refuses: status.exceeded && !status.shadow,
-        status,
-        held_by: Vec::new(),
-    });
+    let limits = would_be.unwrap_or_else(|| check::statuses(limiter, now, groups, true, place)).into_iter();
+    let limits = limits.map(|status| LimitOfCheck::new(status.exceeded && !status.shadow, status));
     Ok(ChecksOutcome { is_refused, limits: limits.collect(), retry_after, taken })
 }
 
@@ -276,6 +263,27 @@ fn window_refunds(
         taken.push(own);
     }
     taken
+}
+
+/// Adds the windows of entries that have taken nothing, but will be settled too.
+fn add_estimates_of_nothing(
+    windows: &mut [Vec<WindowRefund>],
+    entries: &[Take],
+    groups: &[TouchedGroup],
+    now: Time,
+    is_estimate: impl Fn(usize) -> bool,
+) {
+    for (entry, own) in windows.iter_mut().enumerate() {
+        if entries[entry].hits == 0 && is_estimate(entry) {
+            let touched = groups[range_of(groups, entry)].iter().filter(|group| !group.is_count());
+            own.extend(touched.map(|group| WindowRefund {
+                owner: group.owner,
+                values: group.values.clone(),
+                at: RefundPlace::Window(now),
+                is_limit: group.is_limit,
+            }));
+        }
+    }
 }
 
 /// Settles what an entry took from windows: refunds what was taken beyond `actual` as far as it still counts, or counts what
@@ -339,9 +347,7 @@ pub(crate) fn look(
 ) -> Result<Vec<LimitOfCheck>, TooLarge> {
     let touched = TouchedGroups::collect(limiter, entries, budget)?;
     let limits = check::statuses(limiter, now, touched.groups, true, LAST).into_iter();
-    let limits =
-        limits.map(|status| LimitOfCheck { check: None, refuses: false, status, held_by: Vec::new() });
-    Ok(limits.collect())
+    Ok(limits.map(|status| LimitOfCheck::new(false, status)).collect())
 }
 
 /// A new lease for a check of a decision. It begins now.
