@@ -238,15 +238,7 @@ impl<T> Open<T> {
                 });
                 outputs.push_back(Output::Unfinished);
             }
-            // Shard time has reached this round's instant, and nothing due by then may be left when a client of the round is
-            // answered. So the round ends before its timers are done only if they have written as much as a batch may have: then
-            // the rest of them comes before the requests of the next round too. The engine offers timers and background work again.
-            let is_over = match round.work.front() {
-                Some(Work::Request(..)) => self.has_enough(options),
-                Some(Work::Due(_)) => self.has_enough_bytes(options),
-                None => false,
-            };
-            if is_over {
+            if self.is_over(&round, options) {
                 requests.with_queue(|queue| put_back(&mut round, |_| true, queue));
                 round.work.clear();
             }
@@ -257,6 +249,19 @@ impl<T> Open<T> {
         round.is_fetching = true;
         self.round = Some(round);
         Some(Output::Fetch(reads))
+    }
+
+    /// Whether the batch has enough, so that the rest of the round is left to the next one.
+    ///
+    /// Shard time has reached this round's instant, and nothing due by then may be left when a client of the round is answered. So the
+    /// round ends before its timers are done only if they have written as much as a batch may have: then the rest of them comes
+    /// before the requests of the next round too. The engine offers timers and background work again.
+    fn is_over(&self, round: &Round<T>, options: &Options) -> bool {
+        match round.work.front() {
+            Some(Work::Request(..)) => self.has_enough(options),
+            Some(Work::Due(_)) => self.has_enough_bytes(options),
+            None => false,
+        }
     }
 
     /// Reports what a slice of a batch has decided, if anything.
