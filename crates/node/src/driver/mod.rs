@@ -175,6 +175,8 @@ pub(crate) struct Driver<J, T> {
     is_failure_logged: bool,
     /// The table is dropping the records of deleted namespaces.
     discarding: Vec<JoinHandle<()>>,
+    /// Whether sweeps were under way when the shard was last polled.
+    had_sweeps: bool,
 }
 
 impl<J: Journal, T: Table> Driver<J, T> {
@@ -222,6 +224,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             lost_positions: Arc::default(),
             is_failure_logged: false,
             discarding: Vec::new(),
+            had_sweeps: false,
         }
     }
 
@@ -233,85 +236,36 @@ impl<J: Journal, T: Table> Driver<J, T> {
         orders: watch::Receiver<Order>,
     ) -> Result<Closed, NotOwned> {
         let mut news = News::new(orders, self.tenure_guard.is_store_away(), self.service.serving());
-        let (mut clock, opening) = match handed {
-            None => (ShardClock::start(engine.time(), self.clocks.read()), Opening::Interrupted),
-            Some(handed) => (self.continue_clock(engine.time(), handed), Opening::HandedOver),
-        };
         let mut is_reachable = news.is_serving();
-        if !is_reachable {
-            self.shard.wait_for_serving(clock.time());
-        }
-        self.handle_opened(engine, clock.time(), opening);
+        let mut clock = self.begin(engine, handed, is_reachable);
         let mut interruptions = self.interruptions.count(self.clocks.read());
-        let mut is_stopping = false;
-        let mut is_closed = false;
-        let mut had_sweeps = false;
+        let (mut is_stopping, mut is_closed) = (false, false);
         // Set while more requests wait than are taken at once.
         let mut busy_since = None;
         let mut was_persisted_at_once = false;
         let mut alarm = Alarm::default();
         loop {
             let polled_at = Instant::now();
-            let reading = self.clocks.read();
-            let mut now = self.advance(&mut clock, reading);
             // Checked before each poll: nothing falls due that was held when the process stood still.
-            let counted = self.interruptions.count(reading);
-            if std::mem::replace(&mut interruptions, counted) != counted {
-                // The clocks may have been read before the interruption.
-                now = self.advance(&mut clock, self.clocks.read());
-                self.shard.handle_interruption(now);
-                self.interruptions.excuse(self.clocks.read());
-            }
+            let now = self.advance_past_interruptions(&mut clock, &mut interruptions);
             // Checked before each poll: a client's request is never decided while time still stands.
-            let was_reachable = is_reachable;
-            is_reachable = news.is_serving() && !news.is_store_away();
-            match (was_reachable, is_reachable) {
-                (false, true) => self.shard.handle_serving(now),
-                (true, false) => self.shard.wait_for_serving(now),
-                _ => {}
-            }
-            let is_full = self.full_until.is_some_and(|until| polled_at < until);
-            self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
-            self.shard.handle_tenure(self.tenure_guard.is_sure(self.served_since));
-            self.discarding.retain(|discarding| !discarding.is_finished());
-            let has_sweeps = self.shard.has_sweeps();
-            if std::mem::replace(&mut had_sweeps, has_sweeps) && !has_sweeps {
-                self.store.handle_swept();
-            }
-            let do_sweeps_wait = has_sweeps && (!self.discarding.is_empty() || !self.store.prepare_scan());
-            self.shard.handle_scans(!do_sweeps_wait);
-            let mut is_unfinished = false;
-            while !is_unfinished && let Some(output) = self.shard.poll(now) {
-                is_unfinished = matches!(output, Output::Unfinished);
-                self.handle_output(output);
-            }
-            if let Some(time) = self.shard.take_lag() {
-                clock.hold(time);
-            }
+            is_reachable = self.follow_reachable(is_reachable, &mut news, now);
+            let do_sweeps_wait = self.update_permissions(polled_at);
+            let is_unfinished = self.poll(now, &mut clock);
             if is_closed && self.opening.is_none() && self.shard.is_idle() {
                 // The next owner's time goes on from this clock, even if shard time stood here.
                 self.shard.handle_serving(now);
                 if self.shard.flush_relaxed() {
                     continue;
                 }
-                let is_stored = !self.shard.is_out_of_space();
-                self.end();
-                return Ok(if is_stored { Closed::Stored(clock) } else { Closed::Interrupted });
+                return Ok(self.close(clock));
             }
             // Counted from when the clock was read: everything done since then took time too.
-            let wakeup = if self.shard.is_out_of_space() {
-                Some(ROOM_PAUSE)
-            } else {
-                let next =
-                    self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
-                next.into_iter().chain(do_sweeps_wait.then_some(SWEEP_PAUSE)).min()
-            };
-            alarm.set(wakeup.map(|span| polled_at + span));
+            alarm.set(self.wake_after(now, do_sweeps_wait).map(|span| polled_at + span));
             // While the shard is being opened, requests stay in the queue, and more of them are refused when that takes long. While the
             // store is away, they are rejected.
             let wants_requests = !is_unfinished && (self.shard.wants_requests() || news.is_store_away());
-            busy_since =
-                if self.shard.requests().left_some() { busy_since.or(Some(polled_at)) } else { None };
+            busy_since = busy_since.or(Some(polled_at)).filter(|_| self.shard.requests().left_some());
             if busy_since.is_some_and(|since| polled_at - since > MAX_RUN) {
                 tokio::task::yield_now().await;
                 busy_since = Some(Instant::now());
@@ -326,58 +280,37 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 biased;
                 result = finished(&mut self.persisting), if !gives_way => {
                     was_persisted_at_once = self.persisting_since >= polled_at;
-                    match result {
-                        Ok(()) => self.handle_persisted(),
-                        Err(loss) => self.handle_lost(loss, "an append or a confirm failed"),
-                    }
+                    self.handle_persisted(result);
                 }
                 answers = finished(&mut self.fetching) => self.shard.handle_fetched(answers),
                 owned = finished(&mut self.checking) => self.handle_checked(owned),
-                result = finished(&mut self.opening) => match result {
-                    Ok(engine) => {
-                        clock = ShardClock::start(engine.time().max(clock.time()), self.clocks.read());
-                        self.handle_opened(engine, clock.time(), Opening::Interrupted);
+                result = finished(&mut self.opening) => {
+                    if let Some(ended) = self.handle_reopened(result, &mut clock, is_stopping) {
+                        return ended;
                     }
-                    Err(OpenError::Store { source: StoreError::NotOwned, .. }) => {
-                        self.end();
-                        return Err(NotOwned);
-                    }
-                    Err(error) => {
-                        // Logged once: while a database is away, every shard fails to open twice a second.
-                        if !std::mem::replace(&mut self.is_failure_logged, true) {
-                            tracing::error!(shard = self.id.0, error = &error as &dyn Error, "a shard cannot be opened; trying again");
-                        }
-                        if is_stopping {
-                            self.end();
-                            return Ok(Closed::Interrupted);
-                        }
-                        self.shard.reject_waiting(Failure::Unavailable);
-                        self.reopen(REOPEN_PAUSE, None);
-                    }
-                },
+                }
                 () = tokio::task::yield_now(), if is_unfinished || gives_way => {}
                 has_ended = self.shard.requests().changed(is_closed), if wants_requests && !has_news => {
                     is_closed |= has_ended;
                     self.handle_store_away(news.is_store_away());
                 }
                 () = alarm.rings() => {}
-                () = news.changed() => {
-                    if let Some(is_away) = news.take_store_away() {
-                        self.handle_store_away(is_away);
-                    }
-                    match news.take_order() {
-                        Some(Order::Serve) => self.check_ownership(),
-                        Some(Order::Close { .. }) => {
-                            is_stopping = true;
-                            self.shard.handle_closing();
-                            // Requests that are in the channel are still received. Later ones are rejected by the channel.
-                            self.shard.requests().close();
-                        }
-                        None => {}
-                    }
-                }
+                () = news.changed() => is_stopping |= self.handle_news(&mut news),
             }
         }
+    }
+
+    /// Begins to serve. Returns the shard's clock.
+    fn begin(&mut self, engine: Engine, handed: Option<HandedTime>, is_serving: bool) -> ShardClock {
+        let (clock, opening) = match handed {
+            None => (ShardClock::start(engine.time(), self.clocks.read()), Opening::Interrupted),
+            Some(handed) => (self.continue_clock(engine.time(), handed), Opening::HandedOver),
+        };
+        if !is_serving {
+            self.shard.wait_for_serving(clock.time());
+        }
+        self.handle_opened(engine, clock.time(), opening);
+        clock
     }
 
     /// The clock of a shard that another node handed over. It goes on from that node's time, plus what has passed here since
@@ -386,6 +319,21 @@ impl<J: Journal, T: Table> Driver<J, T> {
         let reading = self.clocks.read();
         let since = reading.monotonic.saturating_sub(handed.monotonic) / 1000;
         ShardClock::go_on(stored.max(Time(handed.time.0.saturating_add(since))), reading)
+    }
+
+    /// Reads the clocks. If the process stood still since the last call, the shard handles that first.
+    fn advance_past_interruptions(&mut self, clock: &mut ShardClock, interruptions: &mut u64) -> Time {
+        let reading = self.clocks.read();
+        let now = self.advance(clock, reading);
+        let counted = self.interruptions.count(reading);
+        if std::mem::replace(interruptions, counted) == counted {
+            return now;
+        }
+        // The clocks may have been read before the interruption.
+        let now = self.advance(clock, self.clocks.read());
+        self.shard.handle_interruption(now);
+        self.interruptions.excuse(self.clocks.read());
+        now
     }
 
     fn advance(&mut self, clock: &mut ShardClock, reading: Reading) -> Time {
@@ -401,6 +349,54 @@ impl<J: Journal, T: Table> Driver<J, T> {
         now
     }
 
+    /// Shard time stands while clients do not reach this process, and while the store is away. Returns whether it goes on.
+    fn follow_reachable(&mut self, was_reachable: bool, news: &mut News, now: Time) -> bool {
+        let is_reachable = news.is_serving() && !news.is_store_away();
+        match (was_reachable, is_reachable) {
+            (false, true) => self.shard.handle_serving(now),
+            (true, false) => self.shard.wait_for_serving(now),
+            _ => {}
+        }
+        is_reachable
+    }
+
+    /// Tells the shard what it may do at this moment. Returns whether sweeps must wait for the store.
+    fn update_permissions(&mut self, now: Instant) -> bool {
+        let is_full = self.full_until.is_some_and(|until| now < until);
+        self.shard.handle_space(!is_full && self.store.free_space() == FreeSpace::Ample);
+        self.shard.handle_tenure(self.tenure_guard.is_sure(self.served_since));
+        self.discarding.retain(|discarding| !discarding.is_finished());
+        let has_sweeps = self.shard.has_sweeps();
+        if std::mem::replace(&mut self.had_sweeps, has_sweeps) && !has_sweeps {
+            self.store.handle_swept();
+        }
+        let do_sweeps_wait = has_sweeps && (!self.discarding.is_empty() || !self.store.prepare_scan());
+        self.shard.handle_scans(!do_sweeps_wait);
+        do_sweeps_wait
+    }
+
+    /// Does what the shard asks for. Returns whether the shard has more to do at once.
+    fn poll(&mut self, now: Time, clock: &mut ShardClock) -> bool {
+        let mut is_unfinished = false;
+        while !is_unfinished && let Some(output) = self.shard.poll(now) {
+            is_unfinished = matches!(output, Output::Unfinished);
+            self.handle_output(output);
+        }
+        if let Some(time) = self.shard.take_lag() {
+            clock.hold(time);
+        }
+        is_unfinished
+    }
+
+    /// How long the shard may rest if nothing happens.
+    fn wake_after(&self, now: Time, do_sweeps_wait: bool) -> Option<Duration> {
+        if self.shard.is_out_of_space() {
+            return Some(ROOM_PAUSE);
+        }
+        let next = self.shard.next_wakeup().map(|at| Duration::from_millis(at.0.saturating_sub(now.0)));
+        next.into_iter().chain(do_sweeps_wait.then_some(SWEEP_PAUSE)).min()
+    }
+
     fn handle_opened(&mut self, mut engine: Engine, now: Time, opening: Opening) {
         engine.set_quotas(self.quotas.clone());
         engine.set_audit_kept(self.audit_kept);
@@ -411,7 +407,61 @@ impl<J: Journal, T: Table> Driver<J, T> {
         self.service.set_open(self.id, true);
     }
 
-    fn handle_persisted(&mut self) {
+    /// An attempt to open the shard again has ended. Returns how the task ends, if it ends now.
+    fn handle_reopened(
+        &mut self,
+        result: Result<Engine, OpenError>,
+        clock: &mut ShardClock,
+        is_stopping: bool,
+    ) -> Option<Result<Closed, NotOwned>> {
+        let error = match result {
+            Ok(engine) => {
+                *clock = ShardClock::start(engine.time().max(clock.time()), self.clocks.read());
+                self.handle_opened(engine, clock.time(), Opening::Interrupted);
+                return None;
+            }
+            Err(OpenError::Store { source: StoreError::NotOwned, .. }) => {
+                self.end();
+                return Some(Err(NotOwned));
+            }
+            Err(error) => error,
+        };
+        // Logged once: while a database is away, every shard fails to open twice a second.
+        if !std::mem::replace(&mut self.is_failure_logged, true) {
+            let (shard, error) = (self.id.0, &error as &dyn Error);
+            tracing::error!(shard, error, "a shard cannot be opened; trying again");
+        }
+        if is_stopping {
+            self.end();
+            return Some(Ok(Closed::Interrupted));
+        }
+        self.shard.reject_waiting(Failure::Unavailable);
+        self.reopen(REOPEN_PAUSE, None);
+        None
+    }
+
+    /// Returns whether the shard is to be closed from now on.
+    fn handle_news(&mut self, news: &mut News) -> bool {
+        if let Some(is_away) = news.take_store_away() {
+            self.handle_store_away(is_away);
+        }
+        match news.take_order() {
+            Some(Order::Serve) => self.check_ownership(),
+            Some(Order::Close { .. }) => {
+                self.shard.handle_closing();
+                // Requests that are in the channel are still received. Later ones are rejected by the channel.
+                self.shard.requests().close();
+                return true;
+            }
+            None => {}
+        }
+        false
+    }
+
+    fn handle_persisted(&mut self, result: Result<(), Loss>) {
+        if let Err(loss) = result {
+            return self.handle_lost(loss, "an append or a confirm failed");
+        }
         self.shard.requests().handle_appended(self.persisting_since.elapsed());
         self.shard.handle_persisted();
         self.update_gauges();
@@ -492,6 +542,13 @@ impl<J: Journal, T: Table> Driver<J, T> {
             }
             self.handle_lost(Loss::NotDone, "another node may own the shard");
         }
+    }
+
+    /// Stops serving, when everything was done. Not everything is stored if the store had no space for the last append.
+    fn close(&mut self, clock: ShardClock) -> Closed {
+        let is_stored = !self.shard.is_out_of_space();
+        self.end();
+        if is_stored { Closed::Stored(clock) } else { Closed::Interrupted }
     }
 
     /// Stops serving. Requests that still wait are rejected: nothing was done.
