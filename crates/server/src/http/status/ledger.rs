@@ -18,69 +18,11 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
             about_limits(Code::LimitNotFound, no_such_limits(&limit_names), &limit_names)
         }
         OperationNotFound { operation_id, limit_name, state } => {
-            let id = operation_id.as_str();
-            let in_limit = limit_name
-                .as_ref()
-                .map_or(String::new(), |name| format!(" in the limit {:?}", name.as_str()));
-            let detail = match state {
-                Some(state) => {
-                    format!("The hold of the operation {id:?}{in_limit} {}.", state_predicate(state))
-                }
-                None if limit_name.is_some() => format!("The operation {id:?} has no hold{in_limit}."),
-                None => format!("The operation {id:?} does not exist, or has no such hold."),
-            };
-            let mut failure = Failure::new(Code::OperationNotFound, detail).with("operation_id", id);
-            if let Some(name) = limit_name {
-                failure = failure.with("limit_name", name.as_str());
-            }
-            if let Some(state) = state {
-                failure = failure.with("state", state_word(state));
-            }
-            failure
+            operation_not_found(&operation_id, limit_name.as_ref(), state)
         }
-        OperationAlreadyInFinalState { operation_id, limits } => {
-            let names: Vec<Name> = limits.iter().map(|(name, _)| name.clone()).collect();
-            let id = operation_id.as_str();
-            let detail = format!("The operation {id:?} is already finished in {}.", listed(&names));
-            let failure =
-                about_limits(Code::OperationAlreadyInFinalState, detail, &names).with("operation_id", id);
-            match limits.first() {
-                Some((_, state)) => failure.with("state", state_word(*state)),
-                None => failure,
-            }
-        }
-        DuplicateOperation { operation_id, limits } => {
-            let names: Vec<Name> = limits.iter().map(|(name, _)| name.clone()).collect();
-            let held: Vec<_> = limits
-                .iter()
-                .map(|(name, held)| json!({"limit_name": name.as_str(), "held_value": held}))
-                .collect();
-            let id = operation_id.as_str();
-            let detail = format!("The operation {id:?} already has an open hold in {}.", listed(&names));
-            let failure = about_limits(Code::DuplicateOperation, detail, &names).with("operation_id", id);
-            let failure = match limits.first() {
-                Some((_, held)) => failure.with("held_value", *held),
-                None => failure,
-            };
-            failure.with("limits", held)
-        }
-        LimitExceeded { limits } => {
-            let names: Vec<Name> = limits.iter().map(|limit| limit.limit_name.clone()).collect();
-            let exceeded: Vec<_> = limits
-                .iter()
-                .map(|limit| {
-                    json!({
-                        "limit_name": limit.limit_name.as_str(),
-                        "ceiling": limit.ceiling,
-                        "commit_value": limit.commit_value,
-                        "hold_value": limit.hold_value,
-                        "available": limit.available,
-                    })
-                })
-                .collect();
-            let detail = format!("The ceiling would be exceeded in {}.", listed(&names));
-            about_limits(Code::LimitExceeded, detail, &names).with("limits", exceeded)
-        }
+        OperationAlreadyInFinalState { operation_id, limits } => already_final(&operation_id, &limits),
+        DuplicateOperation { operation_id, limits } => duplicate_operation(&operation_id, &limits),
+        LimitExceeded { limits } => limit_exceeded(&limits),
         LimitInUse { limit_name, open_holds } => {
             let noun = if open_holds == 1 { "hold" } else { "holds" };
             let name = limit_name.as_str();
@@ -113,6 +55,71 @@ pub(crate) fn refusal(refusal: ledger::Refusal) -> Failure {
         Unreadable => unreadable(),
         QuotaExceeded(exceeded) => quota_exceeded(exceeded),
     }
+}
+
+fn operation_not_found(
+    operation_id: &Name,
+    limit_name: Option<&Name>,
+    state: Option<ledger::HoldState>,
+) -> Failure {
+    let id = operation_id.as_str();
+    let in_limit = limit_name.map_or(String::new(), |name| format!(" in the limit {:?}", name.as_str()));
+    let detail = match state {
+        Some(state) => format!("The hold of the operation {id:?}{in_limit} {}.", state_predicate(state)),
+        None if limit_name.is_some() => format!("The operation {id:?} has no hold{in_limit}."),
+        None => format!("The operation {id:?} does not exist, or has no such hold."),
+    };
+    let mut failure = Failure::new(Code::OperationNotFound, detail).with("operation_id", id);
+    if let Some(name) = limit_name {
+        failure = failure.with("limit_name", name.as_str());
+    }
+    if let Some(state) = state {
+        failure = failure.with("state", state_word(state));
+    }
+    failure
+}
+
+fn already_final(operation_id: &Name, limits: &[(Name, ledger::HoldState)]) -> Failure {
+    let names: Vec<Name> = limits.iter().map(|(name, _)| name.clone()).collect();
+    let id = operation_id.as_str();
+    let detail = format!("The operation {id:?} is already finished in {}.", listed(&names));
+    let failure = about_limits(Code::OperationAlreadyInFinalState, detail, &names).with("operation_id", id);
+    match limits.first() {
+        Some((_, state)) => failure.with("state", state_word(*state)),
+        None => failure,
+    }
+}
+
+fn duplicate_operation(operation_id: &Name, limits: &[(Name, i64)]) -> Failure {
+    let names: Vec<Name> = limits.iter().map(|(name, _)| name.clone()).collect();
+    let held: Vec<_> =
+        limits.iter().map(|(name, held)| json!({"limit_name": name.as_str(), "held_value": held})).collect();
+    let id = operation_id.as_str();
+    let detail = format!("The operation {id:?} already has an open hold in {}.", listed(&names));
+    let failure = about_limits(Code::DuplicateOperation, detail, &names).with("operation_id", id);
+    let failure = match limits.first() {
+        Some((_, held)) => failure.with("held_value", *held),
+        None => failure,
+    };
+    failure.with("limits", held)
+}
+
+fn limit_exceeded(limits: &[ledger::ExceededLimit]) -> Failure {
+    let names: Vec<Name> = limits.iter().map(|limit| limit.limit_name.clone()).collect();
+    let exceeded: Vec<_> = limits
+        .iter()
+        .map(|limit| {
+            json!({
+                "limit_name": limit.limit_name.as_str(),
+                "ceiling": limit.ceiling,
+                "commit_value": limit.commit_value,
+                "hold_value": limit.hold_value,
+                "available": limit.available,
+            })
+        })
+        .collect();
+    let detail = format!("The ceiling would be exceeded in {}.", listed(&names));
+    about_limits(Code::LimitExceeded, detail, &names).with("limits", exceeded)
 }
 
 pub(super) fn commit_exceeds_hold(operation_id: &Name, limit_name: &Name, held: i64, value: i64) -> Failure {
