@@ -32,6 +32,7 @@ use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
     sync::watch,
+    task::JoinHandle,
 };
 
 /// The longest time that stopping may take: longer than the time that requests in progress have, and shorter than supervisors
@@ -155,38 +156,7 @@ async fn run(
     if let Some(tls) = tls {
         tokio::spawn(tls.run());
     }
-    let (stop_serving, stopped) = watch::channel(false);
-    let stopped = move || -> Shutdown {
-        let mut stopped = stopped.clone();
-        Box::pin(async move {
-            // A dropped sender means stop as well.
-            let _sent_or_dropped = stopped.wait_for(|is_stopped| *is_stopped).await;
-        })
-    };
-    let clients = limina_server::serve(listeners.clients, app.clone(), stopped());
-    let envoys = match listeners.envoy {
-        None => None,
-        Some(listener) => {
-            tracing::info!("Envoy's rate limit service listens on {scheme}://{}", listener.local_addr()?);
-            Some(limina_server::serve_envoy(listener, app.clone(), stopped()))
-        }
-    };
-    let (joining, nodes) = match listeners.peers {
-        None => (None, None),
-        Some(listener) => {
-            let advertised = advertised(&config, listener.local_addr()?)?;
-            tracing::info!(advertised, "other nodes reach this one on {}", listener.local_addr()?);
-            let peers = Arc::new(PeerClient::new(memory.clone())?);
-            let most = descriptors.table_files;
-            let nodes = limina_server::serve_peers(listener, app.clone(), peers.clone(), most, stopped());
-            (Some(Joining { advertised, peers }), Some(nodes))
-        }
-    };
-    let front =
-        tokio::spawn(
-            async move { tokio::join!(clients, OptionFuture::from(nodes), OptionFuture::from(envoys)) },
-        );
-
+    let (front, joining) = Front::start(listeners, &config, scheme, &app, &memory, &descriptors)?;
     let mut stop = pin!(stop);
     let limina = tokio::select! {
         limina = open(&config, joining, &descriptors, memory_limit, service.clone(), node_metrics) => limina?,
@@ -211,26 +181,67 @@ async fn run(
     if let Some(failed) = &failed {
         tracing::error!(error = failed.source(), "{failed}; the process ends");
     }
-    let stop_front = async {
-        stop_serving.send_replace(true);
-        if let Err(error) = front.await {
-            tracing::error!(%error, "the front end failed");
-        }
-    };
-    match config.store {
-        None => {
-            tracing::info!("stopping: draining accepted requests, rejecting new ones");
-            exit_after(STOP_WITHIN);
-        }
-        Some(_) => {
-            tracing::info!("stopping: giving the shards to other nodes, and forwarding requests to them");
-            exit_after(LEAVE_WITHIN);
-            app.begin_drain();
-        }
-    }
-    close(&limina, stop_front).await?;
+    begin_stop(&config, &app);
+    close(&limina, front.stop()).await?;
     tracing::info!("stopped");
     failed.map_or(Ok(()), |failed| Err(failed.into()))
+}
+
+/// What listens for clients, for other nodes and for Envoy.
+struct Front {
+    is_stopping: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+impl Front {
+    /// Serves all listeners. Returns what this node needs to join the others, if it listens for them.
+    fn start(
+        listeners: Listeners,
+        config: &Config,
+        scheme: &str,
+        app: &App,
+        memory: &Budget,
+        descriptors: &Descriptors,
+    ) -> Result<(Front, Option<Joining>), Box<dyn Error>> {
+        let (is_stopping, stopped) = watch::channel(false);
+        let stopped = move || -> Shutdown {
+            let mut stopped = stopped.clone();
+            Box::pin(async move {
+                // A dropped sender means stop as well.
+                let _sent_or_dropped = stopped.wait_for(|is_stopped| *is_stopped).await;
+            })
+        };
+        let clients = limina_server::serve(listeners.clients, app.clone(), stopped());
+        let envoys = match listeners.envoy {
+            None => None,
+            Some(listener) => {
+                tracing::info!("Envoy's rate limit service listens on {scheme}://{}", listener.local_addr()?);
+                Some(limina_server::serve_envoy(listener, app.clone(), stopped()))
+            }
+        };
+        let (joining, nodes) = match listeners.peers {
+            None => (None, None),
+            Some(listener) => {
+                let advertised = advertised(config, listener.local_addr()?)?;
+                tracing::info!(advertised, "other nodes reach this one on {}", listener.local_addr()?);
+                let peers = Arc::new(PeerClient::new(memory.clone())?);
+                let most = descriptors.table_files;
+                let nodes = limina_server::serve_peers(listener, app.clone(), peers.clone(), most, stopped());
+                (Some(Joining { advertised, peers }), Some(nodes))
+            }
+        };
+        let serving = tokio::spawn(async move {
+            tokio::join!(clients, OptionFuture::from(nodes), OptionFuture::from(envoys));
+        });
+        Ok((Front { is_stopping, serving }, joining))
+    }
+
+    async fn stop(self) {
+        self.is_stopping.send_replace(true);
+        if let Err(error) = self.serving.await {
+            tracing::error!(%error, "the front end failed");
+        }
+    }
 }
 
 /// Applies the limits of Envoy and the rules as soon as the shards are served, calls `ready`, and then follows the files.
@@ -260,6 +271,21 @@ async fn follow_files(
     tokio::select! {
         never = rules => never,
         never = envoy => never,
+    }
+}
+
+/// Limits the time of stopping. A node among others forwards requests from now on.
+fn begin_stop(config: &Config, app: &App) {
+    match config.store {
+        None => {
+            tracing::info!("stopping: draining accepted requests, rejecting new ones");
+            exit_after(STOP_WITHIN);
+        }
+        Some(_) => {
+            tracing::info!("stopping: giving the shards to other nodes, and forwarding requests to them");
+            exit_after(LEAVE_WITHIN);
+            app.begin_drain();
+        }
     }
 }
 
