@@ -325,24 +325,9 @@ impl Session {
                     Version::V1_1 => required("subscription").and_then(|_| required("message-id"))?,
                     Version::V1_0 => required("message-id")?,
                 };
-                if headers.get("transaction").is_some_and(|name| !self.transactions.contains(name)) {
-                    return Err(Fault::TransactionNotFound);
-                }
-                if let Some((subscription, message)) = self.subscriptions.find_message(message)? {
-                    let consumed = command == Command::Ack;
-                    self.actions.push_back(Action::Acknowledge { subscription, message, consumed });
-                }
+                self.acknowledge(message, headers.get("transaction"), command == Command::Ack)?;
             }
-            Command::Begin => {
-                let name = required("transaction")?;
-                if self.transactions.contains(name) {
-                    return Err(Fault::TransactionExists);
-                }
-                if self.transactions.len() >= self.options.max_transactions {
-                    return Err(Fault::TooManyTransactions(self.options.max_transactions));
-                }
-                self.transactions.insert(name.into());
-            }
+            Command::Begin => self.begin(required("transaction")?)?,
             Command::Commit | Command::Abort => {
                 if !self.transactions.remove(required("transaction")?) {
                     return Err(Fault::TransactionNotFound);
@@ -379,6 +364,28 @@ impl Session {
         let destination = destination.into();
         self.is_deciding = true;
         self.actions.push_back(Action::Subscribe { subscription, destination, ack, headers, ticket });
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, message: &str, transaction: Option<&str>, consumed: bool) -> Result<(), Fault> {
+        if transaction.is_some_and(|name| !self.transactions.contains(name)) {
+            return Err(Fault::TransactionNotFound);
+        }
+        if let Some((subscription, message)) = self.subscriptions.find_message(message)? {
+            self.actions.push_back(Action::Acknowledge { subscription, message, consumed });
+        }
+        Ok(())
+    }
+
+    /// Begins a transaction.
+    fn begin(&mut self, name: &str) -> Result<(), Fault> {
+        if self.transactions.contains(name) {
+            return Err(Fault::TransactionExists);
+        }
+        if self.transactions.len() >= self.options.max_transactions {
+            return Err(Fault::TooManyTransactions(self.options.max_transactions));
+        }
+        self.transactions.insert(name.into());
         Ok(())
     }
 
