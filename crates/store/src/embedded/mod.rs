@@ -119,14 +119,7 @@ impl Embedded {
             ..SegmentedOptions::default()
         };
         let (mut journal, opened) = SegmentedJournal::open(disk.clone(), segmented)?;
-        // After an import there are records before the first append.
-        let has_data = || -> Result<bool, StoreError> {
-            let is_appended_to = |shard| journal.last_seq(shard) > Seq::ZERO;
-            Ok((0..shards).map(ShardId).any(is_appended_to)
-                || !table.each_applied()?.is_empty()
-                || table.has_records()?)
-        };
-        if known.is_none() && has_data()? {
+        if known.is_none() && has_data(&journal, &table, shards)? {
             return Err(StoreError::Unusable(format!(
                 "data directory {} holds data, but its file limina.meta is missing",
                 directory.display()
@@ -180,6 +173,18 @@ impl Embedded {
         self.writer.close().await?;
         self.table.close().await
     }
+}
+
+fn has_data<D: Disk>(
+    journal: &SegmentedJournal<D>,
+    table: &FjallTable,
+    shards: u16,
+) -> Result<bool, StoreError> {
+    let is_appended_to = |shard| journal.last_seq(shard) > Seq::ZERO;
+    // After an import there are records before the first append.
+    Ok((0..shards).map(ShardId).any(is_appended_to)
+        || !table.each_applied()?.is_empty()
+        || table.has_records()?)
 }
 
 /// Checks that the records of the shard and the journal belong together. Returns how far the records have come.
