@@ -43,20 +43,9 @@ async fn explain(
     key_values: &KeyValues<'static>,
     session: &mut Session,
 ) -> Result<Exit, Failed> {
-    let mut body =
-        json!({"operation_id": format!("explain-{}", std::process::id()), "dry_run": true, "explain": true});
-    if !key_values.0.is_empty() {
-        match args.lock {
-            true => body["locks"] = json!([{"key_values": key_values}]),
-            false => body["checks"] = json!([{"key_values": key_values, "hits": args.hits}]),
-        }
-    }
-    if !args.hold.is_empty() {
-        let holds = args.hold.iter().map(|hold| json!({"limit_name": hold.limit_name, "value": hold.value}));
-        body["holds"] = holds.collect::<Vec<Value>>().into();
-    }
+    let question = question(args, key_values);
     let answer: Result<Reply<Decision>, Error> =
-        session.client.call(Method::POST, "/decisions").body(&body).read_only().send().await;
+        session.client.call(Method::POST, "/decisions").body(&question).read_only().send().await;
     let refused = match &answer {
         Ok(reply) => {
             if !session.out.is_table() {
@@ -109,6 +98,23 @@ async fn explain(
         }
     }
     Ok(Exit::answer(refused.is_none()))
+}
+
+/// The decision that is asked for, and not executed.
+fn question(args: &ExplainArgs, key_values: &KeyValues<'_>) -> Value {
+    let mut body =
+        json!({"operation_id": format!("explain-{}", std::process::id()), "dry_run": true, "explain": true});
+    if !key_values.0.is_empty() {
+        match args.lock {
+            true => body["locks"] = json!([{"key_values": key_values}]),
+            false => body["checks"] = json!([{"key_values": key_values, "hits": args.hits}]),
+        }
+    }
+    if !args.hold.is_empty() {
+        let holds = args.hold.iter().map(|hold| json!({"limit_name": hold.limit_name, "value": hold.value}));
+        body["holds"] = holds.collect::<Vec<Value>>().into();
+    }
+    body
 }
 
 struct Words<'o> {

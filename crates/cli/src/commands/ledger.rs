@@ -162,58 +162,11 @@ impl FromStr for Ceiling {
 pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result<Exit, Failed> {
     match command {
         LedgerCommand::Limits { fullest, limit, watch } => {
-            watch
-                .run(session, async |session| {
-                    let mut limits = session.client.ledger().limits().list();
-                    if fullest {
-                        limits = limits.filter("order", "used");
-                    }
-                    session.out.list(limits, limit, show_limits).await?;
-                    Ok(Exit::Yes)
-                })
-                .await
+            return watch.run(session, async |session| list_limits(fullest, limit, session).await).await;
         }
-        LedgerCommand::Limit { name, limit } => {
-            let found = session.client.ledger().limits().get(&name).await?;
-            session.out.reply(&found, |out, found| show_limits(out, std::slice::from_ref(found)));
-            if session.out.is_table() {
-                session.out.line("");
-                let entries = session.client.ledger().limits().entries(&name);
-                session.out.list(entries, limit, show_entries).await?;
-            }
-            Ok(Exit::Yes)
-        }
-        LedgerCommand::Set { name, ceiling: Ceiling(ceiling) } => {
-            let client = session.client.clone();
-            let limits = client.ledger().limits();
-            // Asked first, because a change of a limit that does not exist would be listed among the refusals.
-            let changed = match limits.get(&name).await {
-                Ok(_) => limits.patch(&name, &json!({"ceiling": ceiling})).await?,
-                Err(limina_client::Error::NotFound(_)) => {
-                    let mut limit = json!({"name": name});
-                    if let Some(ceiling) = ceiling {
-                        limit["ceiling"] = ceiling.into();
-                    }
-                    limits.create(&limit).await?
-                }
-                Err(error) => return Err(error.into()),
-            };
-            session.out.reply(&changed, |out, changed| show_limits(out, std::slice::from_ref(changed)));
-            Ok(Exit::Yes)
-        }
-        LedgerCommand::Rm { name, yes } => {
-            let client = session.client.clone();
-            let limits = client.ledger().limits();
-            let found = limits.get(&name).await?;
-            if !yes {
-                show_limits(&mut session.out, &[found.into_inner()]);
-                session.out.flush();
-                return Err(Failed::needs_yes("this deletes the limit with its history"));
-            }
-            limits.delete(&name).await?;
-            session.out.say(format!("deleted {}", words::printable(&name)));
-            Ok(Exit::Yes)
-        }
+        LedgerCommand::Limit { name, limit } => show_limit(&name, limit, session).await?,
+        LedgerCommand::Set { name, ceiling } => set(&name, ceiling, session).await?,
+        LedgerCommand::Rm { name, yes } => remove(&name, yes, session).await?,
         LedgerCommand::Hold { operation, changes, create_missing, skip_existing, expires_after } => {
             let mut hold = session.client.ledger().hold(operation);
             for change in &changes {
@@ -229,11 +182,7 @@ pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result
                 hold = hold.expires_after(after);
             }
             let held = hold.await?;
-            session.out.reply(&held, |out, held| show_values(out, &held.values));
-            if session.out.is_table() {
-                session.out.say(format!("held at position {}", held.position));
-            }
-            Ok(Exit::Yes)
+            session.out.reply(&held, |out, held| show_result(out, "held at", held.position, &held.values));
         }
         LedgerCommand::Commit { operation, changes } => {
             let mut commit = session.client.ledger().commit(operation);
@@ -241,60 +190,114 @@ pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result
                 commit = commit.change(&change.limit_name, change.value);
             }
             let done = commit.await?;
-            session.out.reply(&done, |out, done| show_values(out, &done.values));
-            if session.out.is_table() {
-                session.out.say(format!("committed at position {}", done.position));
-            }
-            Ok(Exit::Yes)
+            session
+                .out
+                .reply(&done, |out, done| show_result(out, "committed at", done.position, &done.values));
         }
         LedgerCommand::Rollback { operation } => {
             let done = session.client.ledger().rollback(operation).await?;
-            session.out.reply(&done, |out, done| show_values(out, &done.values));
-            if session.out.is_table() {
-                session.out.say(format!("rolled back at position {}", done.position));
-            }
-            Ok(Exit::Yes)
+            session
+                .out
+                .reply(&done, |out, done| show_result(out, "rolled back at", done.position, &done.values));
         }
         LedgerCommand::Show { operation, watch } => {
-            watch
-                .run(session, async |session| {
-                    let found = session.client.ledger().operation(&operation).await?;
-                    session.out.reply(&found, |out, found| show_operations(out, std::slice::from_ref(found)));
-                    Ok(Exit::Yes)
-                })
-                .await
+            return watch.run(session, async |session| show_operation(&operation, session).await).await;
         }
         LedgerCommand::Open { older_than, limit_name, limit, watch } => {
-            watch
-                .run(session, async |session| {
-                    let mut operations = session.client.ledger().operations();
-                    if let Some(older_than) = &older_than {
-                        operations = operations.filter("older_than", older_than);
-                    }
-                    if let Some(name) = &limit_name {
-                        operations = operations.filter("limit_name", name);
-                    }
-                    session.out.list(operations, limit, show_operations).await?;
-                    Ok(Exit::Yes)
-                })
-                .await
+            let (older_than, name) = (older_than.as_deref(), limit_name.as_deref());
+            return watch
+                .run(session, async |session| list_open(older_than, name, limit, session).await)
+                .await;
         }
         LedgerCommand::Values { names, of, at } => {
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let client = session.client.clone();
-            let ledger = client.ledger();
+            let ledger = session.client.ledger();
             let values = match (of, at) {
                 (Some(operation), _) => ledger.values_of(&operation, &names).await?,
                 (None, Some(position)) => ledger.values_at(position, &names).await?,
                 (None, None) => ledger.values(&names).await?,
             };
-            session.out.reply(&values, |out, values| show_values(out, &values.values));
-            if session.out.is_table() {
-                session.out.say(format!("at position {}", values.position));
-            }
-            Ok(Exit::Yes)
+            session.out.reply(&values, |out, found| show_result(out, "at", found.position, &found.values));
         }
     }
+    Ok(Exit::Yes)
+}
+
+async fn list_limits(fullest: bool, limit: ListLimit, session: &mut Session) -> Result<Exit, Failed> {
+    let mut limits = session.client.ledger().limits().list();
+    if fullest {
+        limits = limits.filter("order", "used");
+    }
+    session.out.list(limits, limit, show_limits).await?;
+    Ok(Exit::Yes)
+}
+
+async fn show_limit(name: &str, limit: ListLimit, session: &mut Session) -> Result<(), Failed> {
+    let found = session.client.ledger().limits().get(name).await?;
+    session.out.reply(&found, |out, found| show_limits(out, std::slice::from_ref(found)));
+    if session.out.is_table() {
+        session.out.line("");
+        let entries = session.client.ledger().limits().entries(name);
+        session.out.list(entries, limit, show_entries).await?;
+    }
+    Ok(())
+}
+
+/// Creates the limit, or changes its ceiling.
+async fn set(name: &str, Ceiling(ceiling): Ceiling, session: &mut Session) -> Result<(), Failed> {
+    let client = session.client.clone();
+    let limits = client.ledger().limits();
+    // Asked first, because a change of a limit that does not exist would be listed among the refusals.
+    let changed = match limits.get(name).await {
+        Ok(_) => limits.patch(name, &json!({"ceiling": ceiling})).await?,
+        Err(limina_client::Error::NotFound(_)) => {
+            let mut limit = json!({"name": name});
+            if let Some(ceiling) = ceiling {
+                limit["ceiling"] = ceiling.into();
+            }
+            limits.create(&limit).await?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    session.out.reply(&changed, |out, changed| show_limits(out, std::slice::from_ref(changed)));
+    Ok(())
+}
+
+async fn remove(name: &str, yes: bool, session: &mut Session) -> Result<(), Failed> {
+    let client = session.client.clone();
+    let limits = client.ledger().limits();
+    let found = limits.get(name).await?;
+    if !yes {
+        show_limits(&mut session.out, &[found.into_inner()]);
+        session.out.flush();
+        return Err(Failed::needs_yes("this deletes the limit with its history"));
+    }
+    limits.delete(name).await?;
+    session.out.say(format!("deleted {}", words::printable(name)));
+    Ok(())
+}
+
+async fn show_operation(operation: &str, session: &mut Session) -> Result<Exit, Failed> {
+    let found = session.client.ledger().operation(operation).await?;
+    session.out.reply(&found, |out, found| show_operations(out, std::slice::from_ref(found)));
+    Ok(Exit::Yes)
+}
+
+async fn list_open(
+    older_than: Option<&str>,
+    limit_name: Option<&str>,
+    limit: ListLimit,
+    session: &mut Session,
+) -> Result<Exit, Failed> {
+    let mut operations = session.client.ledger().operations();
+    if let Some(older_than) = older_than {
+        operations = operations.filter("older_than", older_than);
+    }
+    if let Some(name) = limit_name {
+        operations = operations.filter("limit_name", name);
+    }
+    session.out.list(operations, limit, show_operations).await?;
+    Ok(Exit::Yes)
 }
 
 fn show_limits(out: &mut Output, limits: &[Limit]) {
@@ -360,6 +363,12 @@ pub(crate) fn show_values(out: &mut Output, values: &[LimitValue]) {
         ]);
     }
     out.table(&table);
+}
+
+/// The values, and the position at which the limits had them.
+fn show_result(out: &mut Output, what: &str, position: u64, values: &[LimitValue]) {
+    show_values(out, values);
+    out.say(format!("{what} position {position}"));
 }
 
 fn show_operations(out: &mut Output, operations: &[Operation]) {
