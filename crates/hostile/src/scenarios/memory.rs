@@ -4,6 +4,8 @@ use super::streams;
 use crate::{
     Failed, h2,
     http::{self, Connection},
+    scenario::{Kind, Scenario},
+    server::Limits,
     stage::Stage,
 };
 use serde_json::{Value, json};
@@ -11,6 +13,43 @@ use std::sync::Arc;
 use tokio::{io::AsyncWriteExt, task::JoinSet, time::sleep};
 
 const MIB: usize = 1 << 20;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let limits = Limits { address_space_mib: Some(1024), ..Limits::default() };
+    vec![
+        Scenario::new(
+            "closed-window",
+            Kind::Memory,
+            "200 pages of 5 MB on an HTTP/2 connection with a closed window",
+            |stage| Box::pin(closed_window(stage)),
+        ),
+        Scenario::new("stalled-pages", Kind::Memory, "200 clients do not read a page of 5 MB", |stage| {
+            Box::pin(stalled_pages(stage))
+        }),
+        Scenario::new(
+            "unfinished-bodies",
+            Kind::Memory,
+            "150 bodies of 16 MiB lack their last byte",
+            |stage| Box::pin(unfinished_bodies(stage)),
+        ),
+        Scenario::new("unfinished-heads", Kind::Memory, "3,000 heads of 390 KB do not end", |stage| {
+            Box::pin(unfinished_heads(stage))
+        }),
+        Scenario::new(
+            "lock-waiters",
+            Kind::Memory,
+            "1,500 requests of 1 MB wait for a lock, and are granted at once",
+            |stage| Box::pin(lock_waiters(stage)),
+        ),
+        Scenario::new(
+            "address-space",
+            Kind::Memory,
+            "stalled followers, pages and bodies with `ulimit -v` of 1 GiB",
+            |stage| Box::pin(address_space(stage)),
+        )
+        .with_limits(limits),
+    ]
+}
 
 /// Rules of 5 KB each, so that a page of 1,000 has 5 MB.
 async fn prepare_pages(stage: &Stage) -> Result<(), Failed> {
@@ -24,7 +63,7 @@ async fn prepare_pages(stage: &Stage) -> Result<(), Failed> {
 
 const PAGE: &str = "/limiter/rules?limit=1000";
 
-pub(crate) async fn closed_window(stage: &Stage) -> Result<(), Failed> {
+async fn closed_window(stage: &Stage) -> Result<(), Failed> {
     prepare_pages(stage).await?;
     stage.begin().await?;
     let _connection = close_window(stage).await?;
@@ -61,7 +100,7 @@ async fn close_window(stage: &Stage) -> Result<impl Sized + use<>, Failed> {
     Ok(connection)
 }
 
-pub(crate) async fn stalled_pages(stage: &Stage) -> Result<(), Failed> {
+async fn stalled_pages(stage: &Stage) -> Result<(), Failed> {
     prepare_pages(stage).await?;
     stage.begin().await?;
     let mut readers = Vec::new();
@@ -80,7 +119,7 @@ pub(crate) async fn stalled_pages(stage: &Stage) -> Result<(), Failed> {
     Ok(())
 }
 
-pub(crate) async fn unfinished_bodies(stage: &Stage) -> Result<(), Failed> {
+async fn unfinished_bodies(stage: &Stage) -> Result<(), Failed> {
     stage.begin().await?;
     let _clients = leave_bodies_unfinished(stage).await?;
     sleep(stage.hostile_time()).await;
@@ -96,7 +135,7 @@ async fn leave_bodies_unfinished(stage: &Stage) -> Result<Vec<Connection>, Faile
     send_unfinished(stage, 150, bytes).await
 }
 
-pub(crate) async fn unfinished_heads(stage: &Stage) -> Result<(), Failed> {
+async fn unfinished_heads(stage: &Stage) -> Result<(), Failed> {
     stage.begin().await?;
     let head = format!("GET {} HTTP/1.1\r\nHost: localhost\r\nX-Long: ", stage.path(PAGE));
     let mut bytes = head.into_bytes();
@@ -136,7 +175,7 @@ async fn send_unfinished(stage: &Stage, count: usize, bytes: Vec<u8>) -> Result<
 }
 
 /// One client holds a lock, 1,500 shared requests of 1 MB wait for it, and the release grants all of them in one step.
-pub(crate) async fn lock_waiters(stage: &Stage) -> Result<(), Failed> {
+async fn lock_waiters(stage: &Stage) -> Result<(), Failed> {
     let first = json!({"lock": "first"});
     let held = json!({"key_values": first, "ttl": "1h"});
     let held = stage.prepare("POST", "/locks", &held).await?.json()?;
@@ -169,7 +208,7 @@ pub(crate) async fn lock_waiters(stage: &Stage) -> Result<(), Failed> {
 
 /// The worst of the above, one after the other and each while the ones before go on, in a process that may use 1 GiB of
 /// addresses. It must refuse instead of being ended by a failed allocation.
-pub(crate) async fn address_space(stage: &Stage) -> Result<(), Failed> {
+async fn address_space(stage: &Stage) -> Result<(), Failed> {
     streams::prepare_stream(stage).await?;
     prepare_pages(stage).await?;
     stage.begin().await?;

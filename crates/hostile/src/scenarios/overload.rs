@@ -1,9 +1,43 @@
 //! More connections or more requests than the server can serve.
 
-use crate::{Failed, h2, http::Connection, stage::Stage};
+use crate::{
+    Failed, h2,
+    http::Connection,
+    scenario::{Kind, Scenario},
+    server::Limits,
+    stage::Stage,
+};
 use serde_json::json;
 use std::{sync::Arc, time::Instant};
 use tokio::{io::AsyncWriteExt, task::JoinSet, time::sleep};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let limits = Limits { open_files: Some(64), memory_mib: Some(1024), ..Limits::default() };
+    vec![
+        Scenario::new(
+            "connections",
+            Kind::Overload,
+            "5,000 connections, each with a request at any time",
+            |stage| Box::pin(connections(stage)),
+        ),
+        Scenario::new(
+            "in-flight",
+            Kind::Overload,
+            "40,000 requests at any time, on 200 HTTP/2 connections",
+            |stage| Box::pin(in_flight(stage)),
+        ),
+        Scenario::new(
+            "idle-connections",
+            Kind::Memory,
+            "200 idle connections with `ulimit -n` of 64",
+            |stage| Box::pin(idle_connections(stage)),
+        )
+        .with_limits(limits),
+        Scenario::new("slowloris", Kind::Memory, "4,000 connections send one byte a second", |stage| {
+            Box::pin(slowloris(stage))
+        }),
+    ]
+}
 
 /// The rule of the checks that these scenarios send. They wait for the disk, as the honest client's do.
 async fn prepare(stage: &Stage) -> Result<String, Failed> {
@@ -13,7 +47,7 @@ async fn prepare(stage: &Stage) -> Result<String, Failed> {
     Ok(json!({"key_values": {"k": "v"}}).to_string())
 }
 
-pub(crate) async fn connections(stage: &Stage) -> Result<(), Failed> {
+async fn connections(stage: &Stage) -> Result<(), Failed> {
     let request = Arc::new(stage.post("/limiter/check", &prepare(stage).await?));
     let mut open = Vec::new();
     for _ in 0..stage.scaled(5_000) {
@@ -56,7 +90,7 @@ pub(crate) async fn connections(stage: &Stage) -> Result<(), Failed> {
 }
 
 /// Each connection keeps 200 requests open: when one is answered, the next is sent.
-pub(crate) async fn in_flight(stage: &Stage) -> Result<(), Failed> {
+async fn in_flight(stage: &Stage) -> Result<(), Failed> {
     const STREAMS: u32 = 200;
     let body = Arc::new(prepare(stage).await?);
     let path = Arc::new(stage.path("/limiter/check"));
@@ -106,7 +140,7 @@ pub(crate) async fn in_flight(stage: &Stage) -> Result<(), Failed> {
 }
 
 /// The honest client, which is already connected, must not notice that others cannot connect any more.
-pub(crate) async fn idle_connections(stage: &Stage) -> Result<(), Failed> {
+async fn idle_connections(stage: &Stage) -> Result<(), Failed> {
     stage.begin().await?;
     let mut idle = Vec::new();
     for _ in 0..200 {
@@ -122,7 +156,7 @@ pub(crate) async fn idle_connections(stage: &Stage) -> Result<(), Failed> {
     Ok(())
 }
 
-pub(crate) async fn slowloris(stage: &Stage) -> Result<(), Failed> {
+async fn slowloris(stage: &Stage) -> Result<(), Failed> {
     let head = format!("POST {} HTTP/1.1\r\nHost: localhost\r\nX-Slow: ", stage.path("/limiter/check"));
     stage.begin().await?;
     let mut clients = JoinSet::new();

@@ -1,13 +1,38 @@
 //! Floods of frames: of HTTP/2, and of STOMP over WebSocket.
 
-use crate::{Failed, h2, stage::Stage, stomp};
+use crate::{
+    Failed, h2,
+    scenario::{Kind, Scenario},
+    stage::Stage,
+    stomp,
+};
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 use tokio::{io::AsyncWriteExt, task::JoinSet};
 
 /// Frames that are sent in one write.
 const BURST: usize = 1_000;
 
-pub(crate) async fn rapid_resets(stage: &Stage) -> Result<(), Failed> {
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new("rapid-resets", Kind::Overload, "HTTP/2 requests that are reset at once", |stage| {
+            Box::pin(rapid_resets(stage))
+        }),
+        Scenario::new(
+            "frame-floods",
+            Kind::Overload,
+            "floods of CONTINUATION, PING, SETTINGS and empty DATA frames",
+            |stage| Box::pin(frame_floods(stage)),
+        ),
+        Scenario::new(
+            "stomp-floods",
+            Kind::Overload,
+            "floods of STOMP heart-beats and of empty transactions",
+            |stage| Box::pin(stomp_floods(stage)),
+        ),
+    ]
+}
+
+async fn rapid_resets(stage: &Stage) -> Result<(), Failed> {
     let path = stage.path("/limiter/rules");
     let burst = move |next: &mut u32| {
         let mut bytes = Vec::new();
@@ -22,7 +47,7 @@ pub(crate) async fn rapid_resets(stage: &Stage) -> Result<(), Failed> {
     flood(stage, 4, Arc::new(burst)).await
 }
 
-pub(crate) async fn frame_floods(stage: &Stage) -> Result<(), Failed> {
+async fn frame_floods(stage: &Stage) -> Result<(), Failed> {
     let path = stage.path("/limiter/check");
     stage.begin().await?;
     // A head that never ends.
@@ -115,7 +140,7 @@ async fn flood_once(address: SocketAddr, burst: &Burst, begin: Instant, time: st
     sent
 }
 
-pub(crate) async fn stomp_floods(stage: &Stage) -> Result<(), Failed> {
+async fn stomp_floods(stage: &Stage) -> Result<(), Failed> {
     let pair = "BEGIN\ntransaction:t\n\n\0COMMIT\ntransaction:t\n\n\0";
     stage.begin().await?;
     let (begin, time) = (Instant::now(), stage.hostile_time());

@@ -4,6 +4,7 @@ use super::repeat;
 use crate::{
     Failed,
     http::{self, Connection},
+    scenario::{Kind, Scenario},
     stage::Stage,
 };
 use serde_json::json;
@@ -11,7 +12,30 @@ use std::time::Instant;
 
 const MIB: usize = 1 << 20;
 
-pub(crate) async fn deep_json(stage: &Stage) -> Result<(), Failed> {
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new("deep-json", Kind::Work, "bodies nested as deep as they are long", |stage| {
+            Box::pin(deep_json(stage))
+        }),
+        Scenario::new("wrong-items", Kind::Work, "batches of 16 MB of items that are wrong", |stage| {
+            Box::pin(wrong_items(stage))
+        }),
+        Scenario::new(
+            "huge-heads",
+            Kind::Work,
+            "heads of 1 MB, of 20,000 fields, and with a path of 1 MB",
+            |stage| Box::pin(huge_heads(stage)),
+        ),
+        Scenario::new(
+            "large-answers",
+            Kind::Work,
+            "keyed batches whose answers would be gigabytes",
+            |stage| Box::pin(large_answers(stage)),
+        ),
+    ]
+}
+
+async fn deep_json(stage: &Stage) -> Result<(), Failed> {
     let size = stage.scaled(MIB) - 100.min(stage.scaled(MIB) / 2);
     let lists = "[".repeat(size);
     let objects = format!(r#"{{"key_values":{}"#, r#"{"a":"#.repeat(size / 5));
@@ -25,7 +49,7 @@ pub(crate) async fn deep_json(stage: &Stage) -> Result<(), Failed> {
     Ok(())
 }
 
-pub(crate) async fn wrong_items(stage: &Stage) -> Result<(), Failed> {
+async fn wrong_items(stage: &Stage) -> Result<(), Failed> {
     let items = "1,".repeat(stage.scaled(8 * MIB) - 50.min(stage.scaled(8 * MIB) / 2));
     stage.begin().await?;
     tokio::try_join!(
@@ -35,7 +59,7 @@ pub(crate) async fn wrong_items(stage: &Stage) -> Result<(), Failed> {
     Ok(())
 }
 
-pub(crate) async fn huge_heads(stage: &Stage) -> Result<(), Failed> {
+async fn huge_heads(stage: &Stage) -> Result<(), Failed> {
     let size = stage.scaled(MIB);
     let path = stage.path("/limiter/rules");
     let long = http::request("GET", &path, &format!("X-Long: {}\r\n", "x".repeat(size)), b"");
@@ -57,7 +81,7 @@ pub(crate) async fn huge_heads(stage: &Stage) -> Result<(), Failed> {
 }
 
 /// Two hundred rules apply to each check, so the answer is thousands of times as large as the request.
-pub(crate) async fn large_answers(stage: &Stage) -> Result<(), Failed> {
+async fn large_answers(stage: &Stage) -> Result<(), Failed> {
     let name = "x".repeat(200);
     let rule = |number: usize| json!({"name": format!("{name}{number}"), "group_by": ["tenant"], "limit": 1_000_000});
     stage.prepare_many("POST", |_| "/limiter/rules".into(), stage.scaled(200), rule).await?;

@@ -1,11 +1,17 @@
 //! State that a namespace makes the server keep.
 
-use crate::{Failed, http::Connection, stage::Stage};
+use crate::{
+    Failed,
+    http::Connection,
+    scenario::{Kind, Scenario},
+    server::Limits,
+    stage::Stage,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The quotas of the scenario of that name.
-pub(super) const QUOTAS: &str = "[quotas]
+const QUOTAS: &str = "[quotas]
 rules = 100
 counters = 1000
 ledger_limits = 1000
@@ -17,9 +23,28 @@ leases = 100
 /// The longest time in which a store with a million ledger limits opens: a third of what it took when it was first measured.
 const MAX_OPENING: Duration = Duration::from_millis(1_900);
 
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let limits = Limits { config: Some(QUOTAS), memory_mib: Some(1024), ..Limits::default() };
+    vec![
+        Scenario::new(
+            "quotas",
+            Kind::Memory,
+            "one namespace makes as much of everything as it can",
+            |stage| Box::pin(quotas(stage)),
+        )
+        .with_limits(limits),
+        Scenario::new(
+            "opening",
+            Kind::Alone,
+            "the server opens a store with a million ledger limits",
+            |stage| Box::pin(opening(stage)),
+        ),
+    ]
+}
+
 /// One client makes far more of everything than its namespace may have. The refusals name the quota, and the namespace goes
 /// on working.
-pub(crate) async fn quotas(stage: &Stage) -> Result<(), Failed> {
+async fn quotas(stage: &Stage) -> Result<(), Failed> {
     type Body = fn(usize) -> Value;
     let made: [(&str, &str, usize, Body); 6] = [
         ("POST", "/limiter/rules", 100, |n| json!({"name": n.to_string(), "group_by": ["k"], "limit": -1})),
@@ -55,7 +80,7 @@ pub(crate) async fn quotas(stage: &Stage) -> Result<(), Failed> {
     Ok(())
 }
 
-pub(crate) async fn opening(stage: &Stage) -> Result<(), Failed> {
+async fn opening(stage: &Stage) -> Result<(), Failed> {
     // Each operation makes 50 limits. A batch of 1,000 operations stays well below the largest body.
     let batch = |batch: usize| {
         let operation = |operation: usize| {

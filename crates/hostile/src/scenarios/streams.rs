@@ -3,6 +3,7 @@
 use crate::{
     Failed,
     http::{Connection, request},
+    scenario::{Kind, Scenario},
     stage::{NAMESPACE, Stage},
     stomp,
 };
@@ -11,6 +12,35 @@ use tokio::time::sleep;
 
 /// Events of 1,000 bytes, so that a key frame has 20 MB.
 const EVENTS: usize = 20_000;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "stalled-stomp",
+            Kind::Memory,
+            "100 STOMP followers do not read a key frame of 20 MB",
+            |stage| Box::pin(stalled_stomp(stage)),
+        ),
+        Scenario::new(
+            "stalled-sse",
+            Kind::Memory,
+            "100 followers by server-sent events do not read it",
+            |stage| Box::pin(stalled_sse(stage)),
+        ),
+        Scenario::new(
+            "stalled-incubating",
+            Kind::Memory,
+            "100 clients do not read a list of 20 MB",
+            |stage| Box::pin(stalled_incubating(stage)),
+        ),
+        Scenario::new(
+            "resuming-followers",
+            Kind::Memory,
+            "200 STOMP followers resume 9,900 changes back",
+            |stage| Box::pin(resuming_followers(stage)),
+        ),
+    ]
+}
 
 /// Makes a stream with `events` incubating events of 1,000 bytes, and returns its clock before the first of them.
 async fn prepare(stage: &Stage, events: usize) -> Result<u64, Failed> {
@@ -23,7 +53,7 @@ async fn prepare(stage: &Stage, events: usize) -> Result<u64, Failed> {
     made["clock"].as_u64().ok_or_else(|| "no clock".into())
 }
 
-pub(crate) async fn stalled_stomp(stage: &Stage) -> Result<(), Failed> {
+async fn stalled_stomp(stage: &Stage) -> Result<(), Failed> {
     prepare(stage, stage.scaled(EVENTS)).await?;
     stage.begin().await?;
     let _followers = stall_stomp(stage).await;
@@ -51,11 +81,11 @@ pub(super) async fn prepare_stream(stage: &Stage) -> Result<(), Failed> {
     prepare(stage, stage.scaled(EVENTS)).await.map(|_| ())
 }
 
-pub(crate) async fn stalled_sse(stage: &Stage) -> Result<(), Failed> {
+async fn stalled_sse(stage: &Stage) -> Result<(), Failed> {
     stall_readers(stage, "/events/s/stream").await
 }
 
-pub(crate) async fn stalled_incubating(stage: &Stage) -> Result<(), Failed> {
+async fn stalled_incubating(stage: &Stage) -> Result<(), Failed> {
     stall_readers(stage, "/events/s/incubating").await
 }
 
@@ -80,7 +110,7 @@ async fn stall_readers(stage: &Stage, path: &str) -> Result<(), Failed> {
 }
 
 /// They take the first changes and stop reading, while others are submitted.
-pub(crate) async fn resuming_followers(stage: &Stage) -> Result<(), Failed> {
+async fn resuming_followers(stage: &Stage) -> Result<(), Failed> {
     let start = prepare(stage, stage.scaled(9_900)).await?;
     stage.begin().await?;
     let mut followers = Vec::new();

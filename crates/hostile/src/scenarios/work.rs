@@ -4,6 +4,7 @@ use super::repeat;
 use crate::{
     Failed,
     http::{self, Connection},
+    scenario::{Kind, Scenario},
     stage::Stage,
 };
 use serde_json::{Value, json};
@@ -20,9 +21,41 @@ const IN: usize = 1_024;
 /// After the clients of abandoned batches have gone, the next request is answered within this time.
 const MAX_NEXT: Duration = Duration::from_millis(500);
 
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "long-in-lists",
+            Kind::Work,
+            "batches of 8,192 checks under 50 rules with 15 `in` lists of 1,024 each",
+            |stage| Box::pin(long_in_lists(stage)),
+        ),
+        Scenario::new(
+            "large-in-query",
+            Kind::Work,
+            "queries with 64 `in` lists of 1,024 over 100,000 counters",
+            |stage| Box::pin(large_in_query(stage)),
+        ),
+        Scenario::new("hold-batch", Kind::Work, "batches of 8,192 holds of 50 and of 40 changes", |stage| {
+            Box::pin(hold_batch(stage))
+        }),
+        Scenario::new(
+            "delete-namespace",
+            Kind::Work,
+            "a namespace with 500,000 counters is deleted",
+            |stage| Box::pin(delete_namespace(stage)),
+        ),
+        Scenario::new(
+            "abandoned-batches",
+            Kind::Overload,
+            "1,000 batches of 8,192 checks, whose clients leave without the answer",
+            |stage| Box::pin(abandoned_batches(stage)),
+        ),
+    ]
+}
+
 /// Each check has the last value of each `in` list, and fails only the last condition of each rule. So each list is searched
 /// to its end, no index of values helps, and the answer stays small.
-pub(crate) async fn long_in_lists(stage: &Stage) -> Result<(), Failed> {
+async fn long_in_lists(stage: &Stage) -> Result<(), Failed> {
     let key = |number: usize| format!("k{number:02}");
     let value = |item: usize| format!("a long prefix in common, {item:06}");
     let list: Vec<String> = (0..IN).map(value).collect();
@@ -51,7 +84,7 @@ async fn prepare_counters(stage: &Stage, count: usize) -> Result<(), Failed> {
     stage.prepare_many("POST", |_| "/limiter/check/batch".into(), count.div_ceil(size), batch).await
 }
 
-pub(crate) async fn large_in_query(stage: &Stage) -> Result<(), Failed> {
+async fn large_in_query(stage: &Stage) -> Result<(), Failed> {
     prepare_counters(stage, stage.scaled(100_000)).await?;
     stage.begin().await?;
     // No counter satisfies any part, so each list is searched to its end for each counter.
@@ -60,7 +93,7 @@ pub(crate) async fn large_in_query(stage: &Stage) -> Result<(), Failed> {
     repeat(stage, 2, stage.post("/limiter/counters/query?limit=1000", &query.to_string())).await
 }
 
-pub(crate) async fn hold_batch(stage: &Stage) -> Result<(), Failed> {
+async fn hold_batch(stage: &Stage) -> Result<(), Failed> {
     let names: Vec<String> = (0..50).map(|number| format!("l{number}")).collect();
     stage
         .prepare_many("POST", |_| "/ledger/limits".into(), 50, |number| json!({"name": names[number]}))
@@ -93,7 +126,7 @@ pub(crate) async fn hold_batch(stage: &Stage) -> Result<(), Failed> {
     Ok(())
 }
 
-pub(crate) async fn delete_namespace(stage: &Stage) -> Result<(), Failed> {
+async fn delete_namespace(stage: &Stage) -> Result<(), Failed> {
     prepare_counters(stage, stage.scaled(500_000)).await?;
     stage.begin().await?;
     tokio::time::sleep(stage.hostile_time() / 12).await;
@@ -107,7 +140,7 @@ pub(crate) async fn delete_namespace(stage: &Stage) -> Result<(), Failed> {
 }
 
 /// Each client sends a whole batch. When all of them have done so, all of them leave without their answers.
-pub(crate) async fn abandoned_batches(stage: &Stage) -> Result<(), Failed> {
+async fn abandoned_batches(stage: &Stage) -> Result<(), Failed> {
     let rule = json!({"name": "all", "group_by": ["n"], "limit": 1_000_000_000});
     stage.prepare("POST", "/limiter/rules", &rule).await?;
     let checks: Vec<Value> =
