@@ -1,5 +1,7 @@
 //! The engine's tests from outside. They are one program, because each further one would be compiled and linked with all dependencies.
 
+#![allow(clippy::too_many_lines, reason = "a test may be one long list of cases")]
+
 mod answers;
 mod bytes;
 mod decisions;

@@ -3,6 +3,8 @@
 //! Every test starts a server of its own on port 0 in a directory of its own. What a reply must be is taken from the
 //! contract alone; where the contract leaves a shape open, `shape.rs` is the one place that knows it.
 
+#![allow(clippy::too_many_lines, reason = "a test may be one long list of cases")]
+
 mod access;
 mod around;
 mod clients;
