@@ -51,17 +51,18 @@ async fn join_with<S: Journal + Table + Tenure>(
     address: &str,
     peers: StubPeers,
 ) -> Result<Node, AddressTaken> {
-    join_as(store, address, peers, Metrics::new()).await
+    join_as(store, address, TENURE, peers, Metrics::new()).await
 }
 
 async fn join_as<S: Journal + Table + Tenure>(
     store: Arc<S>,
     address: &str,
+    tenure: Duration,
     peers: StubPeers,
     metrics: Metrics,
 ) -> Result<Node, AddressTaken> {
     let service = Service::new(metrics.clone());
-    let Announcement { address, host, tenure, .. } = announcement(address);
+    let Announcement { address, host, .. } = announcement(address);
     let joining = Joining { address, host, tenure, peers: Arc::new(peers) };
     Node::join(service, metrics, store, memory::sharding(SHARDS), joining, NodeOptions::default()).await
 }
@@ -234,7 +235,7 @@ async fn a_node_that_died_is_replaced_before_its_tenure_expires() {
 async fn a_node_that_dies_with_a_shard_that_it_was_given_is_not_waited_for() {
     let cluster = cluster();
     let (metrics, peers) = (Metrics::new(), StubPeers { is_refused: true, ..StubPeers::default() });
-    let joining = join_as(cluster.node(NodeId(1)), "here", peers, metrics.clone());
+    let joining = join_as(cluster.node(NodeId(1)), "here", TENURE, peers, metrics.clone());
     let node = joining.await.expect("the address is free");
     let serves_all = || metric(&metrics, "limina_shards_open") == usize::from(SHARDS);
     eventually(serves_all).await;
@@ -290,12 +291,16 @@ async fn a_node_that_leaves_is_a_member_until_it_stops() {
 #[tokio::test]
 async fn a_shard_is_prepared_before_it_is_handed_over() {
     let cluster = cluster();
-    let peers = || StubPeers { is_served: true, ..StubPeers::default() };
-    let first = join_with(cluster.node(NodeId(1)), "here", peers()).await.expect("the address is free");
+    // A tenure that ends on a busy machine would leave shards to be taken over, which nobody prepares.
+    let join = async |node: u64, address: &str, metrics: &Metrics| {
+        let peers = StubPeers { is_served: true, ..StubPeers::default() };
+        let joining = join_as(cluster.node(NodeId(node)), address, DEADLINE, peers, metrics.clone());
+        joining.await.expect("the address is free")
+    };
+    let first = join(1, "here", &Metrics::new()).await;
     eventually(|| owns_all(&cluster, NodeId(1))).await;
     let metrics = Metrics::new();
-    let joining = join_as(cluster.node(NodeId(2)), "there", peers(), metrics.clone());
-    let second = joining.await.expect("the address is free");
+    let second = join(2, "there", &metrics).await;
     let half = usize::from(SHARDS) / 2;
     eventually(|| metric(&metrics, "limina_cluster_shards_prepared_total") == half).await;
     assert!(first.leave().await);
