@@ -14,7 +14,8 @@ pub(crate) fn run() -> Outcome {
     // Downloading and compiling do not get in each other's way.
     let installed = thread::spawn(install);
     let target_directory = program::target_directory()?;
-    let outcome = test_binaries::run_all(&build_environment(&target_directory)?, &test_environment(), || {
+    let environment = [build_environment()?, for_first_build(&target_directory)].concat();
+    let outcome = test_binaries::run_all(&environment, &test_environment(), || {
         println!("xtask: built after {}", took(begin));
         installed.join().map_err(|_| "installing panicked; see above")?
     });
@@ -39,28 +40,25 @@ pub(crate) fn took(begin: Instant) -> String {
 
 /// What is set for cargo. The test build is the lint at the same time: clippy's driver compiles the workspace, and every
 /// warning is an error. A separate `cargo clippy` would read and check all the code once more.
-pub(crate) fn build_environment(target_directory: &Path) -> Result<Environment, String> {
-    let mut environment = vec![
+pub(crate) fn build_environment() -> Result<Environment, String> {
+    Ok(vec![
         ("RUSTC_WORKSPACE_WRAPPER", clippy_driver()?),
         ("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__".to_owned()),
-    ];
-    if is_first_build(target_directory) {
-        println!(
-            "xtask: nothing is built yet, so nothing is prepared for incremental builds, which is quicker"
-        );
-        environment.push(("CARGO_INCREMENTAL", "0".to_owned()));
-    }
-    Ok(environment)
+    ])
 }
 
-/// Whether cargo has prepared no crate of the product for incremental builds. This program itself was built already.
-fn is_first_build(target_directory: &Path) -> bool {
+/// What is set besides for a build from nothing, such as that of CI.
+fn for_first_build(target_directory: &Path) -> Environment {
+    // Incremental builds are prepared in `target/debug/incremental`. This program itself was built already.
     let prepared = std::fs::read_dir(target_directory.join("debug/incremental"));
-    !prepared
-        .into_iter()
-        .flatten()
-        .flatten()
-        .any(|entry| entry.file_name().to_string_lossy().starts_with("limina"))
+    let mut names = prepared.into_iter().flatten().flatten().map(|entry| entry.file_name());
+    if names.any(|name| name.to_string_lossy().starts_with("limina")) {
+        return Vec::new();
+    }
+    println!(
+        "xtask: without `cargo xtask check` before, nothing is prepared for incremental builds, which is quicker"
+    );
+    vec![("CARGO_INCREMENTAL", "0".to_owned())]
 }
 
 /// The program that `cargo clippy` runs in place of the compiler.
