@@ -26,7 +26,7 @@ const SEGMENT: u64 = 128 << 10;
 const PAGE: u64 = 4096;
 const HISTORIES: u8 = 3;
 /// The number of damages, multiplied by `LIMINA_SEEDS` if that is set.
-const PLACES: u64 = 150;
+const PLACES: u64 = 75;
 
 type Model = BTreeMap<Bytes, Bytes>;
 

@@ -199,13 +199,13 @@ fn seeds(number: u64, check: impl Fn(u64)) {
 
 #[test]
 fn power_is_lost_between_steps() {
-    seeds(250, |seed| check_lives(seed, |_, _| {}));
+    seeds(100, |seed| check_lives(seed, |_, _| {}));
 }
 
 /// From some write or sync on everything fails until power is lost: a loss of power in the middle of an operation.
 #[test]
 fn power_is_lost_within_a_step() {
-    seeds(300, |seed| {
+    seeds(120, |seed| {
         check_lives(seed, |disk, random| {
             let (writes, syncs) = (random.below(60), random.below(60));
             disk.fail_writes(writes, u64::MAX);
@@ -216,7 +216,7 @@ fn power_is_lost_within_a_step() {
 
 #[test]
 fn single_writes_and_syncs_fail() {
-    seeds(300, |seed| {
+    seeds(120, |seed| {
         check_lives(seed, |disk, random| {
             disk.fail_writes(random.below(40), random.below(3));
             disk.fail_syncs(random.below(40), random.below(3));
@@ -226,7 +226,7 @@ fn single_writes_and_syncs_fail() {
 
 #[test]
 fn space_runs_out_and_comes_back() {
-    seeds(200, |seed| {
+    seeds(80, |seed| {
         let mut world = World::new(seed);
         let mut journal = world.open().expect("open");
         world.disk.limit_space(Some(world.disk.used() + 100_000));
@@ -265,7 +265,7 @@ fn a_full_disk_is_told_and_nothing_is_lost() {
 
 #[test]
 fn a_failed_sync_is_unknown_to_its_waiters_and_never_comes_back() {
-    seeds(200, |seed| {
+    seeds(80, |seed| {
         let mut world = World::new(seed);
         let mut journal = world.open().expect("open");
         let (a, b) = (ShardId(0), ShardId(1));
@@ -318,7 +318,7 @@ fn length(disk: &SimulatedDisk, name: &str) -> u64 {
 #[test]
 fn one_damaged_byte_is_refused_or_harmless() {
     let refused = std::cell::Cell::new(0);
-    seeds(500, |seed| {
+    seeds(200, |seed| {
         let mut world = quiescent(seed);
         let names = segments(&world.disk);
         let name = names[world.random.below(names.len() as u64) as usize].clone();
@@ -343,12 +343,12 @@ fn one_damaged_byte_is_refused_or_harmless() {
             Err(other) => panic!("{name} at {offset}: {other:?}"),
         }
     });
-    assert!(refused.get() > 150, "only {} of the damages were noticed", refused.get());
+    assert!(refused.get() > 60, "only {} of the damages were noticed", refused.get());
 }
 
 #[test]
 fn a_missing_segment_is_refused() {
-    seeds(300, |seed| {
+    seeds(120, |seed| {
         let mut world = quiescent(seed);
         for shard in 0..SHARDS {
             // No more was released than the journal itself dropped.

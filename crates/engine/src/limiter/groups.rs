@@ -101,9 +101,9 @@ pub(crate) struct Groups {
     stale_scan_rounds: u8,
 }
 
-/// The resident bytes of a group without its place in the slab.
+/// The resident bytes of a group without its place in the slab: its texts, and its place in a list of groups to write.
 fn entry_bytes(values: &KeyValues, state: &GroupState) -> u64 {
-    values.heap() + state.heap()
+    values.heap() + state.heap() + resident::vec_slot::<SlabIndex>()
 }
 
 /// The resident bytes of a new group.

@@ -9,10 +9,10 @@ use crate::sse::Sse;
 use crate::stomp::{Follower, Stomp};
 
 /// What the server's memory may grow by: far more than one stream's kept changes, far less than a copy per subscriber.
-const GROWTH: u64 = 256 << 20;
+const GROWTH: u64 = 128 << 20;
 
 /// Changes enough that they fit neither in the sockets' buffers nor in what is kept.
-const EVENTS: usize = 16_000;
+const EVENTS: usize = 8_000;
 
 #[test]
 fn who_stalls_is_whole_again_and_delays_nobody() {
