@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use bytes::Bytes;
-use limina_wire::KeyValues;
+use limina_api::KeyValues;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;

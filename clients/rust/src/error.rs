@@ -1,6 +1,6 @@
 //! What can go wrong, and what it says about the request.
 
-use limina_wire::Problem;
+use limina_api::Problem;
 use serde::de::DeserializeOwned;
 use std::{fmt, time::Duration};
 

@@ -1,7 +1,7 @@
 //! Lists, page by page.
 
 use crate::{body::Body, error::Result, reply::Reply, transport::Scope};
-use limina_wire::Page;
+use limina_api::Page;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use std::{collections::VecDeque, mem};

@@ -9,7 +9,7 @@ use crate::{
     reply::Reply,
 };
 use bytes::Bytes;
-use limina_wire::Problem;
+use limina_api::Problem;
 use reqwest::{
     Method, Response,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER},

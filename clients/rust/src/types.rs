@@ -1,7 +1,7 @@
 //! The documents of the API, as this client reads them. Unknown fields are ignored, so that an older client understands a newer
 //! server; [`Reply::json`](crate::Reply::json) has them all.
 
-use limina_wire as wire;
+use limina_api as wire;
 
 pub use wire::{
     KeyValues, Page, Problem,

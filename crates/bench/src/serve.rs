@@ -1,6 +1,7 @@
 //! Limina as a server, with the same parts and defaults as the binary `limina`.
 
 use crate::Failed;
+use limina_api::duration;
 use limina_engine::{
     Command, Name, Outcome, Request,
     limiter::{self, Change, NewRule, NewRuleSet, RuleChange, SetAuthor, SetOverrides, SetRule},
@@ -12,7 +13,6 @@ use limina_store::{
     embedded::{Embedded, EmbeddedOptions},
     postgres::{Postgres, PostgresOptions},
 };
-use limina_wire::duration;
 use prometheus_client::registry::Registry;
 use std::{
     net::SocketAddr,

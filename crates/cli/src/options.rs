@@ -38,7 +38,7 @@ impl FromStr for Span {
         if text == "0" {
             return Ok(Span(Duration::ZERO));
         }
-        let span: limina_wire::Duration = text.parse().map_err(|error| format!("{error}"))?;
+        let span: limina_api::Duration = text.parse().map_err(|error| format!("{error}"))?;
         Ok(Span(Duration::from_millis(span.millis)))
     }
 }

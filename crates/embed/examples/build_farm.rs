@@ -139,7 +139,7 @@ async fn a_dead_worker_leaves_nothing_behind() {
             "build-5: not enough minutes",
         ]
     );
-    let minutes = farm.ledger().limit("minutes/core").await.unwrap().value;
+    let minutes = farm.ledger().limit("minutes/core").await.unwrap();
     assert_eq!((minutes.commit_value, minutes.hold_value), (40, 0));
     assert_eq!(farm.decisions().get("dead").await.unwrap().state, limina_embed::decisions::State::Expired);
     let open = farm.decisions().list(limina_embed::decisions::Filter::all(), None, 10).await.unwrap();

@@ -63,11 +63,7 @@ async fn run(limina: &Limina) -> Result<Vec<String>, Box<dyn std::error::Error>>
         lines.push(format!("{request} for {max_tokens} tokens: {answer:?}"));
     }
     let budget = gateway.ledger().limit("money/acme/2026-11").await?;
-    lines.push(format!(
-        "spent {} of {} cents",
-        budget.value.commit_value,
-        budget.ceiling.unwrap_or_default()
-    ));
+    lines.push(format!("spent {} of {} cents", budget.commit_value, budget.ceiling.unwrap_or_default()));
     Ok(lines)
 }
 

@@ -64,7 +64,7 @@ async fn run(limina: &Limina) -> Result<Vec<String>, Box<dyn std::error::Error>>
         lines.push(format!("{id} of {amount}: {:?}", pay(&bank, id, amount, bank_says).await?));
     }
     for (name, ceiling) in CEILINGS {
-        let value = bank.ledger().limit(name).await?.value;
+        let value = bank.ledger().limit(name).await?;
         lines.push(format!("{name}: {} of {ceiling}", value.commit_value));
     }
     while lines.iter().filter(|line| line.starts_with("mail")).count() < 3 {

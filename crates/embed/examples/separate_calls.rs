@@ -89,7 +89,7 @@ async fn leak(namespace: &Namespace) -> Result<String, Failed> {
     let place = namespace.limiter().take_lease(NewLease::of([("place", "one")])).await?;
     namespace.ledger().hold(Hold::new("dead").change("budget", 50)).await?;
     namespace.limiter().force_release_lease(place.lease.id.as_str()).await?;
-    let separate = (spent(namespace).await?, namespace.ledger().limit("budget").await?.value.hold_value);
+    let separate = (spent(namespace).await?, namespace.ledger().limit("budget").await?.hold_value);
 
     let half = Decide::new("dead too").ttl(Duration::from_millis(100)).hold("budget", 50);
     let half = half
@@ -99,7 +99,7 @@ async fn leak(namespace: &Namespace) -> Result<String, Failed> {
     while namespace.decisions().get("dead too").await?.state == State::Open {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let both = (spent(namespace).await?, namespace.ledger().limit("budget").await?.value.hold_value);
+    let both = (spent(namespace).await?, namespace.ledger().limit("budget").await?.hold_value);
     let decided = (both.0 - separate.0, both.1 - separate.1);
     Ok(format!(
         "2. A process died after it had reserved. Spent requests and held money that stay: {separate:?} by separate calls, \

@@ -49,7 +49,7 @@ async fn run(limina: &Limina) -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let budget = shop.ledger().limit("budget").await?;
-    println!("spent {} of {:?}", budget.value.commit_value, budget.ceiling);
+    println!("spent {} of {:?}", budget.commit_value, budget.ceiling);
     for _ in 0..3 {
         match confirmations.next().await? {
             Message::KeyFrame(frame) => println!("{} confirmations were on their way", frame.events.len()),
@@ -130,7 +130,7 @@ async fn the_budget_and_the_limiter_decide() {
     let limina = Limina::in_memory().await.unwrap();
     run(&limina).await.unwrap();
     let shop = limina.namespace("shop").unwrap();
-    assert_eq!(shop.ledger().limit("budget").await.unwrap().value.commit_value, 500);
+    assert_eq!(shop.ledger().limit("budget").await.unwrap().commit_value, 500);
     let again = check_out(&shop, "order-5", "ann", 1).await.unwrap();
     assert!(matches!(again, Checkout::TooFast(Some(_))), "{again:?}");
     assert_eq!(check_out(&shop, "order-6", "eve", 501).await.unwrap(), Checkout::OverBudget);

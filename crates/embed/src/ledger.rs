@@ -32,8 +32,8 @@ use crate::{
 };
 use limina_engine::ledger::{Command, Finish, Patch, Reply};
 pub use limina_engine::ledger::{
-    Context, EntryInfo, EntryKind, ExceededLimit, FinalizationReply, HeldLimitInfo, HoldReply, HoldState,
-    LimitInfo, Nearness, OperationInfo, Refusal, Value, ValuesReply,
+    Context, Entry, EntryType, ExceededLimit, FinalizationReply, HoldReply, HoldState, Limit, LimitValue,
+    Nearness, Operation, OperationHold, Refusal, State, ValuesReply,
 };
 use limina_engine::{Command as AnyCommand, Outcome, ledger as engine};
 use std::time::Duration;
@@ -360,13 +360,13 @@ impl Ledger {
     }
 
     /// Creates a limit.
-    pub async fn create_limit(&self, limit: NewLimit) -> Result<LimitInfo> {
+    pub async fn create_limit(&self, limit: NewLimit) -> Result<Limit> {
         let command = Command::CreateLimit(limit.build("name")?);
         reply!(self.call(command).await, Reply::Limit(limit) => limit)
     }
 
     /// Changes a limit's ceiling or context.
-    pub async fn patch_limit(&self, limit_name: &str, patch: LimitPatch) -> Result<LimitInfo> {
+    pub async fn patch_limit(&self, limit_name: &str, patch: LimitPatch) -> Result<Limit> {
         reply!(self.call(patch.build(limit_name)?).await, Reply::Limit(limit) => limit)
     }
 
@@ -378,29 +378,26 @@ impl Ledger {
     }
 
     /// Reads a limit.
-    pub async fn limit(&self, limit_name: &str) -> Result<LimitInfo> {
+    pub async fn limit(&self, limit_name: &str) -> Result<Limit> {
         let command = Command::GetLimit(name("name", limit_name)?);
         reply!(self.call(command).await, Reply::Limit(limit) => limit)
     }
 
     /// The limits by name: at most `limit` of those that follow `after`.
-    pub async fn limits(&self, after: Option<&Name>, limit: usize) -> Result<Listed<LimitInfo, Name>> {
+    pub async fn limits(&self, after: Option<&Name>, limit: usize) -> Result<Listed<Limit, Name>> {
         let command = Command::ListLimits(page(after, limit)?);
-        reply!(self.call(command).await, Reply::Limits { items, more } => {
-            let next = items.last().filter(|_| more).map(|last: &LimitInfo| last.value.limit_name.clone());
-            Listed { items, next }
-        })
+        reply!(self.call(command).await, Reply::Limits(listed) => listed)
     }
 
     /// The limits nearest to their ceilings, at most `limit`, among the next few thousand limits that follow `after` by name.
-    /// Continue behind `next`, and compare the [nearness](LimitInfo::nearness) of the results, to search all limits.
-    pub async fn limits_by_use(&self, after: Option<&Name>, limit: usize) -> Result<Listed<LimitInfo, Name>> {
+    /// Continue behind `next`, and compare the [nearness](Nearness::of) of the results, to search all limits.
+    pub async fn limits_by_use(&self, after: Option<&Name>, limit: usize) -> Result<Listed<Limit, Name>> {
         let command = Command::ListLimitsByUse(page(after, limit)?);
         reply!(self.call(command).await, Reply::LimitsByUse(listed) => listed)
     }
 
     /// Sets when the open holds of an operation expire: this long from now, or never.
-    pub async fn extend(&self, operation_id: &str, expires_after: Option<Duration>) -> Result<OperationInfo> {
+    pub async fn extend(&self, operation_id: &str, expires_after: Option<Duration>) -> Result<Operation> {
         let operation_id = name("operation_id", operation_id)?;
         let command = Command::Extend(engine::Extend::new(operation_id, expires_after.map(millis))?);
         reply!(self.call(command).await, Reply::Operation(operation) => operation)
@@ -496,7 +493,7 @@ impl Ledger {
     }
 
     /// Reads the state of an operation in every limit.
-    pub async fn operation(&self, operation_id: &str) -> Result<OperationInfo> {
+    pub async fn operation(&self, operation_id: &str) -> Result<Operation> {
         let command = Command::GetOperation(name("operation_id", operation_id)?);
         reply!(self.call(command).await, Reply::Operation(operation) => operation)
     }
@@ -508,7 +505,7 @@ impl Ledger {
         filter: OperationFilter,
         after: Option<&Name>,
         limit: usize,
-    ) -> Result<Listed<OperationInfo, Name>> {
+    ) -> Result<Listed<Operation, Name>> {
         let command = Command::ListOperations { filter: filter.build()?, page: page(after, limit)? };
         reply!(self.call(command).await, Reply::Operations(listed) => listed)
     }
@@ -519,10 +516,10 @@ impl Ledger {
         limit_name: &str,
         after: Option<Position>,
         limit: usize,
-    ) -> Result<Listed<EntryInfo, Position>> {
+    ) -> Result<Listed<Entry, Position>> {
         let limit_name = name("limit_name", limit_name)?;
         let command = Command::ListEntries { limit_name, page: page(after.as_ref(), limit)? };
-        reply!(self.call(command).await, Reply::Entries { items, next } => Listed { items, next })
+        reply!(self.call(command).await, Reply::Entries(listed) => listed)
     }
 
     async fn finish(&self, transfer: Transfer) -> Result<FinalizationReply> {

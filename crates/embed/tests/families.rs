@@ -27,7 +27,7 @@ async fn ledger() {
     let ledger = limina.namespace("shop").unwrap().ledger();
     let new = NewLimit::new("a").ceiling(10).limit_id("id-of-a").context("kind", "card");
     let a = ledger.create_limit(new).await.unwrap();
-    assert_eq!((a.ceiling, a.value.limit_id.as_ref().map(Name::as_str)), (Some(10), Some("id-of-a")));
+    assert_eq!((a.ceiling, a.limit_id.as_ref().map(Name::as_str)), (Some(10), Some("id-of-a")));
     assert_eq!(a.context.get("kind").map(|text| &**text), Some("card"));
     let duplicate = ledger.create_limit(NewLimit::new("a")).await.unwrap_err();
     assert!(matches!(duplicate.refusal(), Some(ledger::Refusal::DuplicateLimitName { .. })), "{duplicate}");
@@ -81,14 +81,14 @@ async fn ledger() {
     let capped = Hold::new("op-4").change_or_create(NewLimit::new("c").ceiling(5), 5);
     ledger.hold(capped).await.unwrap();
     let nearest = ledger.limits_by_use(None, 1).await.unwrap();
-    assert_eq!(names(nearest.items.iter().map(|limit| &limit.value.limit_name)), ["c"]);
+    assert_eq!(names(nearest.items.iter().map(|limit| &limit.name)), ["c"]);
     ledger.rollback("op-4").await.unwrap();
     ledger.delete_limit("c").await.unwrap();
-    assert!(ledger.operation("op-4").await.unwrap().holds[0].is_deleted);
+    assert!(ledger.operation("op-4").await.unwrap().holds[0].deleted);
 
     let first = ledger.limits(None, 1).await.unwrap();
     let second = ledger.limits(first.next.as_ref(), 1).await.unwrap();
-    let listed = first.items.iter().chain(&second.items).map(|limit| &limit.value.limit_name);
+    let listed = first.items.iter().chain(&second.items).map(|limit| &limit.name);
     assert_eq!((names(listed), second.next), (vec!["a", "b"], None));
     let entries = ledger.entries("a", Some(committed.position), 10).await.unwrap();
     assert_eq!(

@@ -8,7 +8,7 @@ use crate::{
     Listed, Name, Position, Time,
     events::StreamInfo,
     key_values::KeyValues,
-    ledger::LimitInfo,
+    ledger,
     limiter::{CounterInfo, LeaseInfo, OverrideInfo, RuleInfo, RuleSetInfo, SetChanges},
     locks::GrantInfo,
     record::key,
@@ -156,7 +156,7 @@ pub enum State {
     /// A lease.
     Lease(LeaseInfo),
     /// A limit of the ledger.
-    Limit(LimitInfo),
+    Limit(ledger::Limit),
     /// A stream.
     Stream(StreamInfo),
     /// A grant of locks.

@@ -1,11 +1,12 @@
 //! Key-values: what limits and locks are about.
 
 use crate::{
-    invalid::{Invalid, Reason, check_bytes, check_items, key_path},
+    Invalid, Reason,
     small_bytes::{ByteBuffer, SmallBytes},
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::{borrow::Borrow, cmp::Ordering, fmt};
+use limina_api::invalid::{check_bytes, check_items, key_path};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A value with its type, which is part of it: `1`, `1.5`, `"1"` and `true` are four different values.

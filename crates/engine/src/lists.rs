@@ -1,10 +1,8 @@
 //! Lists are returned in pages. A command looks at a bounded number of objects, so that a list of millions delays nobody.
 
-use crate::{
-    answer_size,
-    invalid::{Invalid, Reason},
-};
+use crate::{Invalid, Reason, answer_size};
 use alloc::vec::Vec;
+use limina_api::Listed;
 use serde::{Deserialize, Serialize};
 
 /// The number of objects that one command looks at, if looking at one of them is little work.
@@ -46,15 +44,6 @@ impl<C> Page<C> {
             _ => Err(Invalid::new("limit", Reason::Number { min: 1, max: Self::MAX_LIMIT as i64 })),
         }
     }
-}
-
-/// A page that was found. It may be short, or even empty, although there are more items.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Listed<T, C> {
-    /// The items that were found.
-    pub items: Vec<T>,
-    /// The cursor behind which the next page begins. None means that there are no more items.
-    pub next: Option<C>,
 }
 
 /// The number of objects that one command looks at, if looking at one of them is as much work as testing `weight` conditions.

@@ -1,6 +1,6 @@
 //! Options of the engine.
 
-use crate::{answer_size, quotas::QuotaTable, time::Millis};
+use crate::{Millis, answer_size, quotas::QuotaTable};
 use alloc::sync::Arc;
 
 /// Options of the engine.

@@ -9,6 +9,7 @@
 
 use core::hash::{BuildHasher, Hash};
 use hashbrown::{HashMap, HashSet};
+use limina_api::Name;
 use serde::Serialize;
 
 /// A place in a vector that has just doubled.
@@ -104,6 +105,18 @@ pub(crate) const fn heap(bytes: usize) -> u64 {
 /// An allocation with two reference counts.
 pub(crate) const fn shared(bytes: usize) -> u64 {
     heap(bytes + 2 * size_of::<usize>())
+}
+
+/// What takes memory besides its own value.
+pub(crate) trait Heap {
+    /// The bytes.
+    fn heap(&self) -> u64;
+}
+
+impl Heap for Name {
+    fn heap(&self) -> u64 {
+        self.shared_bytes().map_or(0, shared)
+    }
 }
 
 /// An upper bound for a value that is seldom there: a multiple of its encoding.

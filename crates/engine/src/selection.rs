@@ -1,7 +1,7 @@
 //! Conditions on key-values: which ones a rule applies to, and which ones a query finds.
 
 use crate::{
-    invalid::{Invalid, Reason, check_bytes, check_items, key_path},
+    Invalid, Reason,
     key_values::{KeyValues, OwnedValue, RawPair, ValueRef, check_key},
 };
 use alloc::{
@@ -10,6 +10,7 @@ use alloc::{
     vec::{self, Vec},
 };
 use core::ops::Deref;
+use limina_api::invalid::{check_bytes, check_items, key_path};
 use serde::{Deserialize, Serialize};
 
 /// Conditions, all of which must hold. A selection without conditions selects everything.

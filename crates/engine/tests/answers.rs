@@ -1,8 +1,8 @@
 //! A request whose answer would be too large is refused before anything is done.
 
 use limina_engine::{
-    Applied, Command, Engine, Fetched, Idempotency, Job, KeyValues, Millis, Name, Options, Outcome, Page,
-    Request,
+    Applied, Command, Engine, Fetched, Idempotency, Job, KeyValues, Listed, Millis, Name, Options, Outcome,
+    Page, Request,
     events::{self, Mode, StreamTerms},
     key_values::Value,
     ledger::{self, Finalization, Finish, Hold, Transfer},
@@ -161,16 +161,16 @@ fn a_page_ends_where_its_answer_has_enough_bytes() {
     loop {
         let page = Page::new(after, 1_000).unwrap();
         let outcome = done(&mut engine, Command::Ledger(ledger::Command::ListLimits(page)));
-        let Outcome::Ledger(Ok(ledger::Reply::Limits { items, more })) = outcome else {
+        let Outcome::Ledger(Ok(ledger::Reply::Limits(Listed { items, next }))) = outcome else {
             panic!("{outcome:?}")
         };
         assert!(!items.is_empty(), "each page goes on");
-        seen.extend(items.into_iter().map(|item| item.value.limit_name));
+        seen.extend(items.into_iter().map(|item| item.name));
         pages += 1;
-        if !more {
+        if next.is_none() {
             break;
         }
-        after = seen.last().cloned();
+        after = next;
     }
     assert!(pages > 1, "40 limits of about 1 KiB are more than 8 KiB");
     assert_eq!(seen, (0..40).map(|n| name(&format!("limit {n:02}"))).collect::<Vec<_>>());

@@ -4,12 +4,12 @@
 
 use bytes::Bytes;
 use limina_engine::{
-    Applied, Command, Engine, Fetched, Job, KeyValues, Millis, Missing, Name, Options, Outcome, Page,
+    Applied, Command, Engine, Fetched, Job, KeyValues, Listed, Millis, Missing, Name, Options, Outcome, Page,
     Position, Read, ReadResult, Request, Time,
     decisions::{self, Decide, Decision, PartCheck, Parts, Settle, State},
     events::{self, Mode as Duplicates, StreamTerms, Submit},
     key_values::Value,
-    ledger::{self, Change, HoldState, NewLimit, OperationFilter},
+    ledger::{self, Change, NewLimit, OperationFilter},
     limiter::{self, Change as Rules, Check, Limit, NewRule, RuleChange, Take, Window},
     locks::{self, Acquire, Lock, Mode},
     record,
@@ -187,7 +187,7 @@ impl Bench {
                 };
                 let info = self.operation(&open.operation_id);
                 let holds = info.into_iter().flat_map(|info| info.holds);
-                let holds = holds.map(|hold| (hold.limit_name, hold.value * percent / 100)).collect();
+                let holds = holds.map(|hold| (hold.limit_name, hold.held_value * percent / 100)).collect();
                 let settle = Settle::new(operation(id)).with_holds(holds).unwrap();
                 return self.settle(settle.with_record(*record));
             }
@@ -244,10 +244,11 @@ impl Bench {
         if let Some(Outcome::Decisions(Ok(decisions::Reply::Ended(decision)))) = settled {
             assert_eq!(decision.state, State::Committed);
             let info = self.operation(&id);
-            let values = info.into_iter().flat_map(|info| info.holds).map(|hold| match hold.state {
-                HoldState::Committed { value, .. } => value,
-                other => panic!("{id} is committed, and its hold is {other:?}"),
-            });
+            let values =
+                info.into_iter().flat_map(|info| info.holds).map(|hold| match hold.committed_value {
+                    Some(value) => value,
+                    None => panic!("{id} is committed, and its hold is {hold:?}"),
+                });
             let sum = values.sum();
             self.committed.insert(id, sum);
         }
@@ -275,7 +276,7 @@ impl Bench {
         assert_eq!(self.engine.usage(&namespace), self.engine.recount(&namespace));
         for limit in self.limits() {
             // A ceiling is judged at each positive hold, and `record` may pass it. No sum may overflow.
-            limit.value.commit_value.checked_add(limit.value.hold_value).unwrap();
+            limit.commit_value.checked_add(limit.hold_value).unwrap();
         }
     }
 
@@ -293,8 +294,8 @@ impl Bench {
         let usage = self.engine.usage(&name("default")).unwrap();
         assert_eq!((usage.limiter.counters, usage.decisions), (0, 0));
         let limits = self.limits();
-        assert!(limits.iter().all(|limit| limit.value.hold_value == 0));
-        let committed: i64 = limits.iter().map(|limit| limit.value.commit_value).sum();
+        assert!(limits.iter().all(|limit| limit.hold_value == 0));
+        let committed: i64 = limits.iter().map(|limit| limit.commit_value).sum();
         assert_eq!(committed, self.committed.values().sum::<i64>());
     }
 
@@ -337,16 +338,16 @@ impl Bench {
         }
     }
 
-    fn operation(&mut self, id: &Name) -> Option<ledger::OperationInfo> {
+    fn operation(&mut self, id: &Name) -> Option<ledger::Operation> {
         match self.ask(Command::Ledger(ledger::Command::GetOperation(id.clone()))) {
             Some(Outcome::Ledger(Ok(ledger::Reply::Operation(info)))) => Some(info),
             _ => None,
         }
     }
 
-    fn limits(&mut self) -> Vec<ledger::LimitInfo> {
+    fn limits(&mut self) -> Vec<ledger::Limit> {
         match self.ask(Command::Ledger(ledger::Command::ListLimits(Page::new(None, 100).unwrap()))) {
-            Some(Outcome::Ledger(Ok(ledger::Reply::Limits { items, .. }))) => items,
+            Some(Outcome::Ledger(Ok(ledger::Reply::Limits(Listed { items, .. })))) => items,
             other => panic!("{other:?}"),
         }
     }

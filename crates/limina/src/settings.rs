@@ -194,7 +194,7 @@ impl FromStr for Tenure {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Tenure, String> {
-        let span = text.parse::<limina_wire::duration::Duration>().map_err(|error| error.to_string())?;
+        let span = text.parse::<limina_api::duration::Duration>().map_err(|error| error.to_string())?;
         match span.millis {
             1_000..=60_000 => Ok(Tenure(Duration::from_millis(span.millis))),
             _ => Err("must be between 1s and 60s".to_owned()),

@@ -1,7 +1,7 @@
 //! The front ends: they turn network messages into requests to the service, and outcomes into answers.
 //!
 //! This crate only translates. It must not decide anything that the engine could decide, keep state between requests, or
-//! know how something is stored. Only `from_wire` and `to_wire` convert between wire types ([`limina_wire`]) and the
+//! know how something is stored. Only `from_wire` and `to_wire` convert between wire types ([`limina_api`]) and the
 //! engine's types, and only `status` knows which HTTP status a refusal has.
 //!
 //! Read in this order: [`backend`] (the interface to the service), `http/mod.rs` (the layers of the HTTP front end),

@@ -2,10 +2,10 @@
 //! without the model.
 
 use limina_engine::{
-    Command, Name, Outcome, Page,
+    Command, Listed, Name, Outcome, Page,
     decisions::{self, Decision},
     events::{self, EventInfo, EventState},
-    ledger::{self, HoldState, LimitInfo, OperationFilter, OperationInfo},
+    ledger::{self, Limit, Operation, OperationFilter, State},
     limiter::{self, LeaseInfo},
     locks::{self, GrantInfo},
     selection::Query,
@@ -17,8 +17,8 @@ pub struct Parts {
     decisions: Vec<Decision>,
     leases: Vec<LeaseInfo>,
     grants: Vec<GrantInfo>,
-    operations: Vec<OperationInfo>,
-    limits: Vec<LimitInfo>,
+    operations: Vec<Operation>,
+    limits: Vec<Limit>,
     incubating: Vec<(Name, EventInfo)>,
 }
 
@@ -40,7 +40,7 @@ impl Parts {
                 Outcome::Decisions(Ok(decisions::Reply::Decisions(listed))) => parts.decisions = listed.items,
                 Outcome::Limiter(Ok(limiter::Reply::Leases(listed))) => parts.leases = listed.items,
                 Outcome::Locks(Ok(locks::Reply::Grants(listed))) => parts.grants = listed.items,
-                Outcome::Ledger(Ok(ledger::Reply::Limits { items, .. })) => parts.limits = items,
+                Outcome::Ledger(Ok(ledger::Reply::Limits(Listed { items, .. }))) => parts.limits = items,
                 other => return Err(format!("no list: {other:?}")),
             }
         }
@@ -84,7 +84,7 @@ impl Parts {
             let decision = self.decision_of(Some(&operation.operation_id), operation)?;
             let held = operation.holds.iter().map(|hold| (&hold.limit_name, hold.state, hold.expires_at));
             let values = decision.values.iter();
-            let values = values.map(|value| (&value.limit_name, HoldState::Held, decision.expires_at));
+            let values = values.map(|value| (&value.limit_name, State::Held, decision.expires_at));
             expect(held.eq(values), "holds differ from their decision", (operation, decision))?;
         }
         for decision in &self.decisions {
@@ -112,12 +112,8 @@ impl Parts {
         }
         for limit in &self.limits {
             let holds = self.operations.iter().flat_map(|operation| &operation.holds);
-            let held = holds.filter(|hold| hold.limit_name == limit.value.limit_name).map(|hold| hold.value);
-            expect(
-                held.sum::<i64>() == limit.value.hold_value,
-                "what is held is not the sum of holds",
-                limit,
-            )?;
+            let held = holds.filter(|hold| hold.limit_name == limit.name).map(|hold| hold.held_value);
+            expect(held.sum::<i64>() == limit.hold_value, "what is held is not the sum of holds", limit)?;
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ fn judge(file: &str, text: &str) -> impl Iterator<Item = String> {
     let text = without_comments(text);
     let is_in = |places: &[&str]| places.iter().any(|place| file.starts_with(place));
     let wire =
-        (!is_in(WIRE_TYPES) && text.contains("limina_wire")).then(|| "must not use wire types".to_owned());
+        (!is_in(WIRE_TYPES) && text.contains("limina_api")).then(|| "must not use wire types".to_owned());
     let may_name_errors = is_in(ERROR_STATUSES);
     let statuses: Vec<String> = text
         .split("StatusCode::")
@@ -56,9 +56,9 @@ mod tests {
         fn check(file: &str, text: &str, expect: usize) {
             assert_eq!(judge(file, text).count(), expect, "{file}: {text}");
         }
-        check("http/to_wire/ledger.rs", "use limina_wire::Page;", 0);
-        check("stomp/mod.rs", "use limina_wire::Page;", 1);
-        check("lib.rs", "//! Wire types ([`limina_wire`])", 0);
+        check("http/to_wire/ledger.rs", "use limina_api::Page;", 0);
+        check("stomp/mod.rs", "use limina_api::Page;", 1);
+        check("lib.rs", "//! Wire types ([`limina_api`])", 0);
         check("http/ledger.rs", "(StatusCode::OK, StatusCode::CREATED, StatusCode::from_u16(404))", 0);
         check("http/console.rs", "StatusCode::NOT_MODIFIED", 0);
         check("http/ledger.rs", "(StatusCode::CONFLICT, StatusCode::NOT_FOUND)", 2);

@@ -6,16 +6,16 @@ use std::{collections::BTreeSet, path::Path};
 
 /// The crates of the workspace that each crate may depend on. Tests may use more.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("limina-engine", &[]),
+    ("limina-engine", &["limina-api"]),
     ("limina-hostile", &[]),
     ("limina-openapi-off", &[]),
     ("limina-pg-server", &[]),
     ("limina-stomp", &[]),
     ("limina-store", &[]),
-    ("limina-wire", &["limina-openapi-off"]),
+    ("limina-api", &["limina-openapi-off"]),
     ("limina-access", &["limina-engine"]),
-    ("limina-client", &["limina-wire"]),
-    ("limina-cli", &["limina-client", "limina-wire"]),
+    ("limina-client", &["limina-api"]),
+    ("limina-cli", &["limina-client", "limina-api"]),
     ("limina-envoy", &["limina-engine"]),
     ("limina-shard", &["limina-engine"]),
     ("limina-sim", &["limina-engine", "limina-node", "limina-shard", "limina-store"]),
@@ -30,7 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "limina-node",
             "limina-openapi-off",
             "limina-stomp",
-            "limina-wire",
+            "limina-api",
         ],
     ),
     (
@@ -44,7 +44,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "limina-node",
             "limina-server",
             "limina-store",
-            "limina-wire",
+            "limina-api",
         ],
     ),
     (
@@ -56,14 +56,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "limina-pg-server",
             "limina-server",
             "limina-store",
-            "limina-wire",
+            "limina-api",
         ],
     ),
     ("xtask", &[]),
 ];
 
-/// The external crates that the engine may use. None of them uses a clock, files or threads.
-const ENGINE_USES: &[&str] = &["bytes", "hashbrown", "postcard", "serde"];
+/// What the engine may use besides its words, which are those of the API. None of it uses a clock, files or threads.
+const ENGINE_USES: &[&str] = &["bytes", "hashbrown", "limina-api", "postcard", "serde"];
 
 /// Checks the dependencies between crates, between the files of each crate and between the engine's modules, where the server
 /// uses wire types and error statuses, and the paths and links in the documents.

@@ -8,9 +8,8 @@ const ENGINE: &str = "crates/engine/src";
 
 /// The layers, from the lowest to the highest. A module may use the modules of lower layers, but none of its own layer.
 const LAYERS: &[&[&str]] = &[
-    &["answer_size", "ids", "leftovers", "resident", "time"],
-    &["name", "small_bytes"],
-    &["invalid", "quotas"],
+    &["answer_size", "ids", "leftovers", "resident"],
+    &["quotas", "small_bytes"],
     &["key_values", "lists", "options", "slab"],
     &["effect", "record", "selection"],
     &["recent", "timers"],

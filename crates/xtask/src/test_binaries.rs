@@ -33,7 +33,7 @@ const SLOWEST_FIRST: &[&str] = &[
 
 /// The crates whose tests need no server, no database and nothing installed.
 pub(crate) const SELF_CONTAINED: &[&str] =
-    &["access", "engine", "envoy", "node", "shard", "sim", "stomp", "wire"];
+    &["access", "api", "engine", "envoy", "node", "shard", "sim", "stomp"];
 
 /// The tests of the Rust client, which need the server.
 const RUST_CLIENT: &str = "rust: all";

@@ -7,7 +7,7 @@ use crate::{
     measure::Measured,
     process::eventually,
 };
-use limina_wire::cluster::Cluster;
+use limina_api::cluster::Cluster;
 use std::{
     path::{Path, PathBuf},
     sync::{

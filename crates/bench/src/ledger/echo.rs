@@ -2,7 +2,7 @@
 
 use crate::echo::{json, parse};
 use axum::{Router, body::Bytes, http::StatusCode, response::Response, routing::post};
-use limina_wire::ledger::{Finalization, FinalizationReply, Hold, HoldReply, LimitValue};
+use limina_api::ledger::{Finalization, FinalizationReply, Hold, HoldReply, LimitValue};
 
 /// Positions and sums have about as many digits in a run.
 const POSITION: u64 = 1_234_567;

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use limina_wire::limiter::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, LimitStatus};
+use limina_api::limiter::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, LimitStatus};
 
 /// These values have about as many digits in a run.
 const USED: u64 = 12_345;

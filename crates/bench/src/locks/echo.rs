@@ -9,7 +9,7 @@ use axum::{
     response::Response,
     routing::{delete, post},
 };
-use limina_wire::locks::{Granted, HeldLock, Mode, NewLock};
+use limina_api::locks::{Granted, HeldLock, Mode, NewLock};
 
 /// Ids have the same length in a run.
 const ID: &str = "4a7c316aaa0f65cb491440d159686c6f";

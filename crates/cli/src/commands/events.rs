@@ -1,8 +1,8 @@
 //! `limina events`: streams of events that happen once.
 
 use crate::{Exit, Failed, ListLimit, Session, output::Output, table::Table, watch::Watch, words};
+use limina_api::events::Mode;
 use limina_client::types::{Message, Stream};
-use limina_wire::events::Mode;
 
 /// The commands of `events`.
 #[derive(clap::Subcommand, Debug)]

@@ -5,11 +5,11 @@
 
 use super::{ledger::Change, rules};
 use crate::{Exit, Failed, KeyValueArg, Session, key_values, output::Output, watch::Watch, words};
+use limina_api::decisions::{HeldBy, RefusedHold, RefusedLimit, RefusedLock};
 use limina_client::{
     Error, KeyValues, Limina, Method, Reply,
     types::{Decision, LimitStatus, RefusedDecision, Rule, RuleMatch},
 };
-use limina_wire::decisions::{HeldBy, RefusedHold, RefusedLimit, RefusedLock};
 use serde_json::{Value, json};
 
 const NOT_GIVEN_BACK: &str = "They were taken by checks, and are in use until they are given back.";

@@ -1,8 +1,8 @@
 //! `limina ledger`: amounts that are held, then committed or given back.
 
 use crate::{Exit, Failed, ListLimit, Session, Span, output::Output, table::Table, watch::Watch, words};
+use limina_api::ledger::{EntryType, State};
 use limina_client::types::{Entry, Limit, LimitValue, Operation};
-use limina_wire::ledger::{EntryType, State};
 use serde_json::json;
 use std::str::FromStr;
 
@@ -182,7 +182,7 @@ pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result
                 hold = hold.expires_after(after);
             }
             let held = hold.await?;
-            session.out.reply(&held, |out, held| show_result(out, "held at", held.position, &held.values));
+            session.out.reply(&held, |out, held| show_result(out, "held at", held.position.0, &held.values));
         }
         LedgerCommand::Commit { operation, changes } => {
             let mut commit = session.client.ledger().commit(operation);
@@ -192,13 +192,13 @@ pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result
             let done = commit.await?;
             session
                 .out
-                .reply(&done, |out, done| show_result(out, "committed at", done.position, &done.values));
+                .reply(&done, |out, done| show_result(out, "committed at", done.position.0, &done.values));
         }
         LedgerCommand::Rollback { operation } => {
             let done = session.client.ledger().rollback(operation).await?;
             session
                 .out
-                .reply(&done, |out, done| show_result(out, "rolled back at", done.position, &done.values));
+                .reply(&done, |out, done| show_result(out, "rolled back at", done.position.0, &done.values));
         }
         LedgerCommand::Show { operation, watch } => {
             return watch.run(session, async |session| show_operation(&operation, session).await).await;
@@ -217,7 +217,7 @@ pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result
                 (None, Some(position)) => ledger.values_at(position, &names).await?,
                 (None, None) => ledger.values(&names).await?,
             };
-            session.out.reply(&values, |out, found| show_result(out, "at", found.position, &found.values));
+            session.out.reply(&values, |out, found| show_result(out, "at", found.position.0, &found.values));
         }
     }
     Ok(Exit::Yes)
@@ -329,7 +329,7 @@ fn show_entries(out: &mut Output, entries: &[Entry]) {
         Table::new(&["TIME", ">POSITION", "WHAT", "OPERATION", ">AMOUNT", ">COMMITTED", ">HELD", ">TOTAL"]);
     for entry in entries {
         table.row([
-            words::time(entry.time),
+            words::time(entry.time.0),
             entry.position.to_string(),
             kind(&entry.kind),
             words::printable(&entry.operation_id),
@@ -387,8 +387,8 @@ fn show_operations(out: &mut Output, operations: &[Operation]) {
                 state,
                 words::number(hold.held_value),
                 hold.committed_value.map_or("-".to_owned(), words::number),
-                words::time(hold.held_at),
-                hold.expires_in_ms.map_or("-".to_owned(), words::duration),
+                words::time(hold.held_at.0),
+                hold.expires_in_ms.map_or("-".to_owned(), |span| words::duration(span.0)),
             ]);
         }
     }

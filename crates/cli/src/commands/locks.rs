@@ -90,8 +90,8 @@ fn show(out: &mut Output, locks: &[Lock]) {
 /// A lock with its mode, unless that is the usual one.
 pub(crate) fn one(lock: &HeldLock) -> String {
     let mode = match lock.mode {
-        limina_wire::locks::Mode::Exclusive => "",
-        limina_wire::locks::Mode::Shared => " (shared)",
+        limina_api::locks::Mode::Exclusive => "",
+        limina_api::locks::Mode::Shared => " (shared)",
     };
     format!("{}{mode}", key_values::shown(&lock.key_values))
 }

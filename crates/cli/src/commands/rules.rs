@@ -4,8 +4,8 @@ use super::rule_files::{self, FileArgs};
 use crate::{
     Exit, Failed, ListLimit, Session, key_values, output::Output, table::Table, watch::Watch, words,
 };
+use limina_api::limiter::{Durability, Window, WindowType};
 use limina_client::types::{Groups, Override, Rule};
-use limina_wire::limiter::{Durability, Window, WindowType};
 
 /// The commands of `rules` that ask a server.
 #[derive(clap::Subcommand, Debug)]

@@ -3,9 +3,8 @@
 //! `Deserialize` does not check these limits: see [`UncheckedRequest`](crate::UncheckedRequest).
 
 use crate::{
-    Millis, Name, Page, Position,
+    Invalid, Millis, Name, Page, Position,
     events::Submit,
-    invalid::{Invalid, check_distinct, check_duration, check_items, check_number},
     key_values::KeyValues,
     ledger::{self, MAX_CHANGES},
     limiter::{MAX_COUNT, Take},
@@ -13,6 +12,7 @@ use crate::{
 };
 use alloc::{boxed::Box, format, vec::Vec};
 use core::ops::Deref;
+use limina_api::invalid::{check_distinct, check_duration, check_items, check_number};
 use serde::{Deserialize, Serialize};
 
 /// A command about decisions.

@@ -18,7 +18,7 @@ use crate::{
         parts::{NewPart, RefundInfo},
     },
     locks::{self, Lock, parts::NewGrant},
-    resident,
+    resident::{self, Heap},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource},
     turn::Turn,
 };

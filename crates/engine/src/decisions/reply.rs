@@ -4,7 +4,7 @@ use crate::{
     Listed, Millis, Name, Position, QuotaExceeded, Time,
     events::{EventPart, RefusedEvent},
     key_values::KeyValues,
-    ledger::{RefusedHold, Value},
+    ledger::{LimitValue, RefusedHold},
     limiter::{HeldBy, LimitOfCheck},
     locks::{Lock, RefusedLock},
 };
@@ -71,7 +71,7 @@ pub struct Decision {
     /// Every limit that applies to its checks, sorted by check, then by rule, then by override.
     pub limits: Vec<LimitOfCheck>,
     /// The values of the limits in which it holds, in the order of the request.
-    pub values: Vec<Value>,
+    pub values: Vec<LimitValue>,
     /// Its locks.
     pub locks: Vec<Lock>,
     /// Its event. `None` if it has none, or if its stream was deleted.

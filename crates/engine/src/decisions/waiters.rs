@@ -6,6 +6,7 @@ use crate::{
     ids::NamespaceId,
     leftovers::Leftovers,
     locks,
+    resident::Heap,
     resident::{self, Shrink},
     timers::{TimerKey, TimerSource},
 };

@@ -112,7 +112,7 @@ impl Engine {
     pub(super) fn remove_old_audit(&mut self) {
         let kept = self.options.audit_kept;
         let now = self.meta.time;
-        let is_due = |first: Time| first.after(kept).after(crate::time::Millis::DAY) <= now;
+        let is_due = |first: Time| first.after(kept).after(crate::Millis::DAY) <= now;
         if self.meta.first_audit.is_some_and(is_due) {
             let cutoff = Time(now.0.saturating_sub(kept.0));
             self.begin_sweep(audit::before(cutoff));

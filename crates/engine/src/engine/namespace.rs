@@ -11,7 +11,7 @@ use crate::{
     locks::{self, Locks},
     quotas::{QuotaTable, Quotas},
     record::{Malformed, NamespaceHead, key::ResidentKey},
-    resident,
+    resident::{self, Heap},
     timers::{TIMER_BYTES, Timers},
 };
 use alloc::{

@@ -2,11 +2,8 @@
 //!
 //! `Deserialize` does not check these limits: see [`UncheckedRequest`](crate::UncheckedRequest).
 
-use crate::{
-    Millis, Name, Page,
-    effect::Event,
-    invalid::{Invalid, check_bytes, check_duration, check_number},
-};
+use crate::{Invalid, Millis, Name, Page, effect::Event};
+use limina_api::invalid::{check_bytes, check_duration, check_number};
 use serde::{Deserialize, Serialize};
 
 /// The number of changes of a stream that are kept for followers that return.

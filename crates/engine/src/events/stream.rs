@@ -10,6 +10,7 @@ use crate::{
     effect::{Change, ChangeKind, Event, EventInfo, KeyFrame},
     ids::NamespaceId,
     record::{self, Malformed, key::ResidentKey},
+    resident::Heap,
     resident::{self, Shrink},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
     turn::{BatchChanges, Turn},

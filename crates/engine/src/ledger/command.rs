@@ -3,17 +3,11 @@
 //! `Deserialize` does not check these limits: it reads the engine's own records, and the parts of an
 //! [`UncheckedRequest`](crate::UncheckedRequest), which are checked afterwards.
 
-use crate::{
-    Millis, Name, Page, Position,
-    invalid::{Invalid, Reason, check_bytes, check_distinct, check_duration, check_items, key_path},
-};
-use alloc::{
-    boxed::Box,
-    collections::{BTreeMap, btree_map},
-    format,
-    vec::Vec,
-};
+use crate::{Invalid, Millis, Name, Page, Position};
+use alloc::{format, vec::Vec};
 use core::ops::Deref;
+use limina_api::Context;
+use limina_api::invalid::{check_distinct, check_duration, check_items};
 use serde::{Deserialize, Serialize};
 
 /// A command of the ledger.
@@ -100,61 +94,6 @@ impl Command {
             Command::ListEntries { limit_name: _, page } => page.validate(),
             Command::DeleteLimit(_) | Command::GetLimit(_) | Command::GetOperation(_) => Ok(()),
         }
-    }
-}
-
-/// A limit's context: a client's own words about it (provider, terminal, …), by key.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Context(BTreeMap<Box<str>, Box<str>>);
-
-impl Context {
-    /// The most entries.
-    pub const MAX_ENTRIES: usize = 64;
-    /// The longest key, in bytes. A key is not empty.
-    pub const MAX_KEY_BYTES: usize = 256;
-    /// The longest value, in bytes.
-    pub const MAX_VALUE_BYTES: usize = 1024;
-
-    /// Takes the entries in any order. Each key may be given once.
-    pub fn new<K: Into<Box<str>>, V: Into<Box<str>>>(
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<Context, Invalid> {
-        let mut context = Context::default();
-        for (key, value) in entries {
-            let key = key.into();
-            if context.0.contains_key(&key) {
-                return Err(Invalid::new(key_path("context", &key), Reason::Repeated));
-            }
-            context.0.insert(key, value.into());
-        }
-        context.validate()?;
-        Ok(context)
-    }
-
-    pub(crate) fn validate(&self) -> Result<(), Invalid> {
-        check_items("context", self.0.len(), 0..=Context::MAX_ENTRIES)?;
-        self.0.iter().try_for_each(|(key, value)| {
-            check_bytes("", key, 1..=Context::MAX_KEY_BYTES)
-                .and_then(|()| check_bytes("", value, 0..=Context::MAX_VALUE_BYTES))
-                .map_err(|invalid| invalid.renamed(key_path("context", key)))
-        })
-    }
-}
-
-impl IntoIterator for Context {
-    type Item = (Box<str>, Box<str>);
-    type IntoIter = btree_map::IntoIter<Box<str>, Box<str>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
-impl Deref for Context {
-    type Target = BTreeMap<Box<str>, Box<str>>;
-
-    fn deref(&self) -> &BTreeMap<Box<str>, Box<str>> {
-        &self.0
     }
 }
 

@@ -2,9 +2,11 @@
 
 use super::{
     command::{Finalization, Finish},
-    entries, expiry, keys, limits,
+    entries,
+    entries::EntryKind,
+    expiry, keys, limits,
     operations::{self, Operation},
-    reply::{EntryKind, FinalizationReply, HoldState, Refusal, Reply},
+    reply::{HoldState, Refusal, Reply},
     state::Ledger,
     values,
 };
@@ -14,6 +16,7 @@ use crate::{
     turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
+use limina_api::ledger::FinalizationReply;
 
 /// The decision, made before anything is changed.
 enum Decision {

@@ -3,17 +3,18 @@
 use super::{
     balance::Balance,
     keys, limits,
-    reply::{EntryInfo, EntryKind, Refusal, Reply},
+    reply::{Refusal, Reply},
     state::Ledger,
 };
 use crate::{
-    Name, Page, Position, Time,
+    Listed, Name, Page, Position, Time,
     ids::NamespaceId,
     reads::{ReadError, Reader},
     record,
     turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
+use limina_api::ledger::{self as api, EntryType};
 use serde::{Deserialize, Serialize};
 
 /// An entry as it is stored. Its key is (limit, position). `I` is the id of the operation, or a reference to it.
@@ -24,6 +25,28 @@ pub(super) struct Entry<I = Name> {
     kind: EntryKind,
     value: i64,
     pub(super) balance: Balance,
+}
+
+/// The kind of a change of a limit, as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum EntryKind {
+    Hold,
+    Commit,
+    Rollback,
+    Expiry,
+    Overage,
+}
+
+impl From<EntryKind> for EntryType {
+    fn from(kind: EntryKind) -> EntryType {
+        match kind {
+            EntryKind::Hold => EntryType::Hold,
+            EntryKind::Commit => EntryType::Commit,
+            EntryKind::Rollback => EntryType::Rollback,
+            EntryKind::Expiry => EntryType::Expiry,
+            EntryKind::Overage => EntryType::Overage,
+        }
+    }
 }
 
 pub(super) fn put(
@@ -68,17 +91,19 @@ pub(super) fn list(
         for (key, bytes) in &scanned.records {
             let position = keys::entry_position(key).ok_or(ReadError::Unreadable)?;
             let entry: Entry = record::decode(bytes).map_err(|_| ReadError::Unreadable)?;
-            items.push(EntryInfo {
+            let (commit_value, hold_value) = (entry.balance.commit, entry.balance.hold_value());
+            items.push(api::Entry {
                 position,
                 time: entry.time,
                 operation_id: entry.operation_id,
-                kind: entry.kind,
+                kind: entry.kind.into(),
                 value: entry.value,
-                commit_value: entry.balance.commit,
-                hold_value: entry.balance.hold_value(),
+                commit_value,
+                hold_value,
+                total_value: commit_value + hold_value,
             });
         }
         let next = scanned.more_after.as_deref().and_then(keys::entry_position);
-        Ok(Ok(Reply::Entries { items, next }))
+        Ok(Ok(Reply::Entries(Listed { items, next })))
     })
 }

@@ -4,7 +4,7 @@ use super::{
     command::Extend,
     keys,
     operations::{self, Operation},
-    reply::{HoldState, OperationInfo, Refusal, Reply},
+    reply::{HoldState, Refusal, Reply},
     state::{Ledger, expiry_bytes},
 };
 use crate::{
@@ -21,7 +21,7 @@ enum Decision {
         /// The operation as it was.
         before: Operation,
         after: Operation,
-        reply: OperationInfo,
+        reply: limina_api::ledger::Operation,
     },
 }
 

@@ -3,9 +3,11 @@
 use super::{
     balance::Balance,
     command::{Change, Hold},
-    entries, expiry, keys, limits,
+    entries,
+    entries::EntryKind,
+    expiry, keys, limits,
     operations::{self, HeldLimit, MAX_LIMITS_PER_OPERATION, Operation},
-    reply::{EntryKind, HoldReply, HoldState, Refusal, RefusedHold, Reply},
+    reply::{HoldState, Refusal, RefusedHold, Reply},
     state::{Ledger, Terms, expiry_bytes, limit_bytes},
     values,
 };
@@ -15,6 +17,7 @@ use crate::{
     turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
+use limina_api::ledger::HoldReply;
 
 /// The decision, made before anything is changed.
 enum Decision {

@@ -1,12 +1,13 @@
 //! `limits`: create, change, read and list the limits themselves.
 
 use super::{
-    command::{Context, NewLimit, Patch},
-    reply::{LimitInfo, Nearness, Refusal, Reply},
+    command::{NewLimit, Patch},
+    reply::{Nearness, Refusal, Reply},
     state::{Ledger, Terms, limit_bytes},
 };
 use crate::{Listed, Name, Page, Quota, answer_size, lists::looked_at, turn::Turn};
 use alloc::{vec, vec::Vec};
+use limina_api::{Context, ledger::Limit};
 
 /// An estimate of the bytes of the stored terms of a limit without the context.
 pub(super) const TERMS_BYTES: usize = 512;
@@ -16,7 +17,7 @@ pub(super) fn context_bytes(context: &Context) -> usize {
     context.iter().map(|(key, value)| key.len() + value.len() + 4).sum()
 }
 
-pub(super) fn create(ledger: &mut Ledger, turn: &mut Turn<'_>, new: &NewLimit) -> Result<LimitInfo, Refusal> {
+pub(super) fn create(ledger: &mut Ledger, turn: &mut Turn<'_>, new: &NewLimit) -> Result<Limit, Refusal> {
     if ledger.find(&new.name).is_some() {
         return Err(Refusal::DuplicateLimitName { limit_name: new.name.clone() });
     }
@@ -41,7 +42,7 @@ pub(super) fn patch(
     name: &Name,
     ceiling: &Patch<i64>,
     context: &Patch<Context>,
-) -> Result<LimitInfo, Refusal> {
+) -> Result<Limit, Refusal> {
     let number = find(ledger, name)?;
     let mut terms = ledger.limit(number).terms.clone();
     match ceiling {
@@ -75,7 +76,7 @@ pub(super) fn delete(ledger: &mut Ledger, turn: &mut Turn<'_>, name: &Name) -> R
     Ok(Reply::LimitDeleted)
 }
 
-pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<LimitInfo, Refusal> {
+pub(super) fn get(ledger: &Ledger, name: &Name) -> Result<Limit, Refusal> {
     Ok(ledger.info(find(ledger, name)?))
 }
 
@@ -83,7 +84,9 @@ pub(super) fn list(ledger: &Ledger, page: &Page<Name>, max_answer: usize) -> Rep
     let mut names = ledger.names_after(page.after.as_ref());
     let infos = names.by_ref().take(page.limit()).map(|number| ledger.info(number));
     let (items, is_cut) = answer_size::fitting(infos, max_answer.min(answer_size::PAGE_BYTES));
-    Reply::Limits { items, more: is_cut || names.next().is_some() }
+    let has_more = is_cut || names.next().is_some();
+    let next = items.last().filter(|_| has_more).map(|last| last.name.clone());
+    Reply::Limits(Listed { items, next })
 }
 
 /// The work of comparing a limit with others and copying it, in conditions that are tested.

@@ -23,14 +23,18 @@ mod state;
 mod values;
 
 pub use command::{
-    AsOf, Batch, Change, Command, Context, Extend, Finalization, FinalizationChange, Finish, Hold,
-    MAX_CHANGES, NewLimit, OperationFilter, Patch, Transfer, Values,
+    AsOf, Batch, Change, Command, Extend, Finalization, FinalizationChange, Finish, Hold, MAX_CHANGES,
+    NewLimit, OperationFilter, Patch, Transfer, Values,
+};
+pub use limina_api::{
+    Context,
+    ledger::{
+        Entry, EntryType, FinalizationReply, HoldReply, Limit, LimitValue, Operation, OperationHold, State,
+        ValuesReply,
+    },
 };
 pub use operations::MAX_LIMITS_PER_OPERATION;
-pub use reply::{
-    EntryInfo, EntryKind, ExceededLimit, FinalizationReply, HeldLimitInfo, HoldReply, HoldState, LimitInfo,
-    Nearness, OperationInfo, Refusal, RefusedHold, Reply, Value, ValuesReply,
-};
+pub use reply::{ExceededLimit, HoldState, Nearness, Refusal, RefusedHold, Reply};
 pub(crate) use state::{Ledger, expiry_bytes};
 
 use crate::{
@@ -39,7 +43,7 @@ use crate::{
 };
 
 /// A limit as it is now.
-pub(crate) fn find_limit(ledger: &Ledger, name: &Name) -> Option<LimitInfo> {
+pub(crate) fn find_limit(ledger: &Ledger, name: &Name) -> Option<Limit> {
     limits::get(ledger, name).ok()
 }
 

@@ -4,7 +4,7 @@ use super::{
     balance::Balance,
     command::OperationFilter,
     keys, limits,
-    reply::{HeldLimitInfo, HoldState, OperationInfo, Refusal, Reply},
+    reply::{HoldState, Refusal, Reply},
     state::{DeletedLimit, Ledger},
 };
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use bytes::Bytes;
+use limina_api::ledger::{self as api, OperationHold, State};
 use serde::{Deserialize, Serialize};
 
 /// The largest number of limits in which one operation may hold, over all its hold requests. It bounds the size of its record.
@@ -89,7 +90,7 @@ impl Operation {
         reader: &Reader<'_>,
         view: View<'_>,
         operation_id: &Name,
-    ) -> Result<OperationInfo, ReadError> {
+    ) -> Result<api::Operation, ReadError> {
         // All records are looked up before the first one is used, so that one round fetches all of them.
         self.deleted_limits(ledger, view.namespace).for_each(|key| reader.want(key));
         let holds = self.holds.iter().map(|hold| {
@@ -102,26 +103,35 @@ impl Operation {
                 let terms = &ledger.limit(hold.limit).terms;
                 (terms.name.clone(), terms.limit_id.clone())
             };
-            Ok(HeldLimitInfo {
+            let reserved = || ledger.reserved.get(operation_id).copied();
+            let (committed_value, final_position, expires_at, expires_in_ms, expired) = match hold.state {
+                HoldState::Held => {
+                    let expires_at = hold.expires_at.or_else(reserved);
+                    (None, None, expires_at, expires_at.map(|time| time.since(view.now)), false)
+                }
+                HoldState::Committed { value, at } => (Some(value), Some(at), hold.expires_at, None, false),
+                HoldState::RolledBack { at, expired } => (None, Some(at), hold.expires_at, None, expired),
+            };
+            Ok(OperationHold {
                 limit_name,
                 limit_id,
-                value: hold.value,
-                position: hold.position,
+                deleted: is_deleted,
+                state: hold.state.state(),
+                held_value: hold.value,
+                committed_value,
                 held_at: hold.held_at,
-                expires_at: match hold.state {
-                    HoldState::Held => hold.expires_at.or_else(|| ledger.reserved.get(operation_id).copied()),
-                    _ => hold.expires_at,
-                },
-                state: hold.state,
-                is_deleted,
+                hold_position: hold.position,
+                final_position,
+                expires_at,
+                expires_in_ms,
+                expired,
             })
         });
-        Ok(OperationInfo {
-            operation_id: operation_id.clone(),
-            position: self.view,
-            holds: holds.collect::<Result<_, _>>()?,
-            now: view.now,
-        })
+        let holds: Vec<OperationHold> = holds.collect::<Result<_, _>>()?;
+        let any = |state| holds.iter().any(|hold| hold.state == state);
+        let state = [State::Held, State::Committed].into_iter().find(|state| any(*state));
+        let state = state.unwrap_or(State::RolledBack);
+        Ok(api::Operation { operation_id: operation_id.clone(), position: self.view, state, holds })
     }
 }
 
@@ -201,7 +211,7 @@ pub(super) fn list(
         if reader.has_missing() {
             return Err(ReadError::NotFetched);
         }
-        let infos: Vec<OperationInfo> = found
+        let infos: Vec<api::Operation> = found
             .iter()
             .map(|(id, operation)| operation.info(ledger, reader, view, id))
             .collect::<Result<_, _>>()?;

@@ -4,13 +4,16 @@
 
 use super::{
     command::{Change, Hold},
-    commit_rollback, entries, hold, keys,
+    commit_rollback, entries,
+    entries::EntryKind,
+    hold, keys,
     operations::{HeldLimit, Operation},
-    reply::{EntryKind, HoldState, RefusedHold, Value},
+    reply::{HoldState, RefusedHold},
     state::{Ledger, limit_bytes},
 };
 use crate::{Name, Position, Time, resident::Shrink, turn::Turn};
 use alloc::vec::Vec;
+use limina_api::ledger::LimitValue;
 
 pub(crate) use super::commit_rollback::is_within;
 
@@ -117,24 +120,29 @@ pub(crate) fn book_late(
 }
 
 /// The values of the limits as they would be with these holds.
-pub(crate) fn values_with(ledger: &Ledger, changes: &[Change]) -> Vec<Value> {
+pub(crate) fn values_with(ledger: &Ledger, changes: &[Change]) -> Vec<LimitValue> {
     let value = |change: &Change| {
         let value = match ledger.find(&change.limit_name) {
             Some(number) => ledger.value_now(number),
-            None => Value {
+            None => LimitValue {
                 limit_name: change.limit_name.clone(),
                 limit_id: change.limit_id.clone(),
                 commit_value: 0,
                 hold_value: 0,
+                total_value: 0,
             },
         };
-        Value { hold_value: value.hold_value + change.value, ..value }
+        LimitValue {
+            hold_value: value.hold_value + change.value,
+            total_value: value.total_value + change.value,
+            ..value
+        }
     };
     changes.iter().map(value).collect()
 }
 
 /// The values of the limits now. A deleted limit has none.
-pub(crate) fn values(ledger: &Ledger, holds: &[HeldLimit]) -> Vec<Value> {
+pub(crate) fn values(ledger: &Ledger, holds: &[HeldLimit]) -> Vec<LimitValue> {
     let limits = holds.iter().map(|hold| hold.limit).filter(|number| ledger.has(*number));
     limits.map(|number| ledger.value_now(number)).collect()
 }

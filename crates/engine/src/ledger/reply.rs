@@ -1,23 +1,18 @@
 //! The replies and refusals of the ledger, and the words in them that are also stored.
 
-use super::command::Context;
-use crate::{Listed, Name, Position, QuotaExceeded, Time};
+use crate::{Listed, Name, Position, QuotaExceeded};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
+use limina_api::ledger::{Entry, FinalizationReply, HoldReply, Limit, Operation, State, ValuesReply};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// The reply to a command that succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// One limit.
-    Limit(LimitInfo),
-    /// A page of the limits.
-    Limits {
-        /// Sorted by name.
-        items: Vec<LimitInfo>,
-        /// Whether more limits follow the last item.
-        more: bool,
-    },
+    Limit(Limit),
+    /// A page of the limits, sorted by name.
+    Limits(Listed<Limit, Name>),
     /// The result of a hold.
     Hold(HoldReply),
     /// The result of a commit or rollback.
@@ -27,19 +22,14 @@ pub enum Reply {
     /// Values of limits.
     Values(ValuesReply),
     /// One operation.
-    Operation(OperationInfo),
+    Operation(Operation),
     /// A page of the operations, sorted by id.
-    Operations(Listed<OperationInfo, Name>),
-    /// A page of a limit's history.
-    Entries {
-        /// Sorted by position.
-        items: Vec<EntryInfo>,
-        /// The `after` of the next page. `None` on the last page.
-        next: Option<Position>,
-    },
+    Operations(Listed<Operation, Name>),
+    /// A page of a limit's history, sorted by position.
+    Entries(Listed<Entry, Position>),
     /// The limits that are nearest to their ceilings, the nearest first, among those that the command looked at. The cursor
     /// is the last of these by name.
-    LimitsByUse(Listed<LimitInfo, Name>),
+    LimitsByUse(Listed<Limit, Name>),
     /// The limit is deleted. A sweep removes its history later.
     LimitDeleted,
 }
@@ -50,34 +40,19 @@ fn of_transfers<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Result
     /// The first variants of [`Reply`], up to the last one that an item of a batch can have.
     #[derive(Deserialize)]
     enum Item {
-        Limit(LimitInfo),
-        Limits { items: Vec<LimitInfo>, more: bool },
+        Limit(Limit),
+        Limits(Listed<Limit, Name>),
         Hold(HoldReply),
         Finalization(FinalizationReply),
     }
     let reply = |item| match item {
         Item::Limit(limit) => Reply::Limit(limit),
-        Item::Limits { items, more } => Reply::Limits { items, more },
+        Item::Limits(listed) => Reply::Limits(listed),
         Item::Hold(reply) => Reply::Hold(reply),
         Item::Finalization(reply) => Reply::Finalization(reply),
     };
     let items = Vec::<Result<Item, Refusal>>::deserialize(deserializer)?;
     Ok(items.into_iter().map(|item| item.map(reply)).collect())
-}
-
-/// A limit as clients see it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LimitInfo {
-    /// Name, id and sums.
-    pub value: Value,
-    /// Free-form data of the client.
-    pub context: Context,
-    /// What commits and positive open holds together must not exceed. `None` means no ceiling.
-    pub ceiling: Option<i64>,
-    /// The position of the change that created the limit.
-    pub created_at: Position,
-    /// What could be held in addition without exceeding the ceiling. `None` means no ceiling.
-    pub available: Option<i64>,
 }
 
 /// How near a limit is to its ceiling. The nearest is the smallest: first limits in which nothing more can be held, then by the
@@ -103,6 +78,11 @@ pub enum Nearness {
 }
 
 impl Nearness {
+    /// How near this limit is to its ceiling.
+    pub fn of(limit: &Limit) -> Nearness {
+        Nearness::new(limit.ceiling, limit.available)
+    }
+
     /// The nearness of a limit with this ceiling, in which so much is available.
     pub fn new(ceiling: Option<i64>, available: Option<i64>) -> Nearness {
         match (ceiling, available) {
@@ -151,101 +131,6 @@ impl PartialOrd for Nearness {
     }
 }
 
-impl LimitInfo {
-    /// How near the limit is to its ceiling.
-    pub fn nearness(&self) -> Nearness {
-        Nearness::new(self.ceiling, self.available)
-    }
-}
-
-/// The values of one limit at some position.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Value {
-    /// The limit's name.
-    pub limit_name: Name,
-    /// The client's own id for the limit.
-    pub limit_id: Option<Name>,
-    /// The committed sum.
-    pub commit_value: i64,
-    /// The sum of the open holds.
-    pub hold_value: i64,
-}
-
-impl Value {
-    /// The sum of both. It cannot overflow, because every hold is checked for the worst case.
-    pub fn total_value(&self) -> i64 {
-        self.commit_value + self.hold_value
-    }
-}
-
-/// The result of a hold.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HoldReply {
-    /// The operation.
-    pub operation_id: Name,
-    /// The operation's view: the position of its last hold request that held something.
-    pub position: Position,
-    /// The values at that position, in the order of the request.
-    pub values: Vec<Value>,
-    /// The limits that were skipped, because the operation had an open hold of the same value there already.
-    pub skipped: Vec<Name>,
-}
-
-/// The result of a commit or rollback. A repeated request gets the result of the first one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FinalizationReply {
-    /// The operation.
-    pub operation_id: Name,
-    /// The position of the change.
-    pub position: Position,
-    /// The values at that position.
-    pub values: Vec<Value>,
-}
-
-/// Values of limits at one position.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ValuesReply {
-    /// The position at which the values are read.
-    pub position: Position,
-    /// In the order of the request.
-    pub values: Vec<Value>,
-}
-
-/// An operation as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OperationInfo {
-    /// The client's id for the operation.
-    pub operation_id: Name,
-    /// The view: the position of its last hold request that held something.
-    pub position: Position,
-    /// The holds, in the order of holding.
-    pub holds: Vec<HeldLimitInfo>,
-    /// The time of this reply, from which clients compute remaining times.
-    pub now: Time,
-}
-
-/// An operation's hold in one limit.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeldLimitInfo {
-    /// The limit's name.
-    pub limit_name: Name,
-    /// The client's own id for the limit.
-    pub limit_id: Option<Name>,
-    /// The held value.
-    pub value: i64,
-    /// The position of the hold.
-    pub position: Position,
-    /// The time of the hold.
-    pub held_at: Time,
-    /// The time at which the hold expires, or would have expired. `None` if it never does.
-    pub expires_at: Option<Time>,
-    /// Whether the hold is open, committed or rolled back.
-    pub state: HoldState,
-    /// Whether the limit was deleted after the hold had ended. A limit that was created later under the same name is another
-    /// one.
-    pub is_deleted: bool,
-}
-
 /// The state of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HoldState {
@@ -265,41 +150,6 @@ pub enum HoldState {
         /// Whether the hold expired, as opposed to a rollback by a client.
         expired: bool,
     },
-}
-
-/// One entry of a limit's history, with the sums after it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EntryInfo {
-    /// The position of the change.
-    pub position: Position,
-    /// The shard time of the change.
-    pub time: Time,
-    /// The operation.
-    pub operation_id: Name,
-    /// The kind of the change.
-    pub kind: EntryKind,
-    /// The value that was held, committed or freed.
-    pub value: i64,
-    /// The committed sum after the change.
-    pub commit_value: i64,
-    /// The sum of the open holds after the change.
-    pub hold_value: i64,
-}
-
-/// The kind of a change of a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EntryKind {
-    /// A value was held.
-    Hold,
-    /// A held value, or a part of it, was committed and the rest freed.
-    Commit,
-    /// A held value was freed.
-    Rollback,
-    /// A held value was freed because the hold had expired.
-    Expiry,
-    /// The value that was recorded for a decision. It exceeds what was held, or nothing was held any more. It stands in place
-    /// of a commit.
-    Overage,
 }
 
 /// Why the ledger refused a command. If several apply to a hold, the first in this order is returned.
@@ -422,6 +272,17 @@ pub enum RefusedHold {
         /// The largest value that could be held.
         available: i64,
     },
+}
+
+impl HoldState {
+    /// The state in a reply.
+    pub fn state(self) -> State {
+        match self {
+            HoldState::Held => State::Held,
+            HoldState::Committed { .. } => State::Committed,
+            HoldState::RolledBack { .. } => State::RolledBack,
+        }
+    }
 }
 
 impl From<QuotaExceeded> for Refusal {

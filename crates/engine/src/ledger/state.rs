@@ -2,21 +2,25 @@
 
 use super::{
     balance::Balance,
-    command::Context,
     keys,
-    reply::{LimitInfo, Nearness, Refusal, Value},
+    reply::{Nearness, Refusal},
 };
 use crate::{
     Name, Position, Quota, QuotaExceeded, Time,
     ids::NamespaceId,
     leftovers::Leftovers,
     record::{self, Malformed, key::ResidentKey},
+    resident::Heap,
     resident::{self, Shrink},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
     turn::{BatchChanges, Turn},
 };
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use hashbrown::HashMap;
+use limina_api::{
+    Context,
+    ledger::{self as api, LimitValue},
+};
 use serde::{Deserialize, Serialize};
 
 /// All limits of a namespace. Limits are numbered in the order of creation, from 0. The number of a deleted limit is not used
@@ -62,12 +66,15 @@ pub(crate) struct Limit {
 
 impl Limit {
     /// The values of the limit with this balance, which it has now or had once.
-    fn value(&self, balance: Balance) -> Value {
-        Value {
+    fn value(&self, balance: Balance) -> LimitValue {
+        let (commit_value, hold_value) = (balance.commit, balance.hold_value());
+        LimitValue {
             limit_name: self.terms.name.clone(),
             limit_id: self.terms.limit_id.clone(),
-            commit_value: balance.commit,
-            hold_value: balance.hold_value(),
+            commit_value,
+            hold_value,
+            // It cannot overflow, because every hold is checked for the worst case.
+            total_value: commit_value + hold_value,
         }
     }
 }
@@ -396,23 +403,29 @@ impl Ledger {
         Ok(())
     }
 
-    pub(crate) fn value(&self, number: u32, balance: Balance) -> Value {
+    pub(crate) fn value(&self, number: u32, balance: Balance) -> LimitValue {
         self.limit(number).value(balance)
     }
 
-    pub(crate) fn value_now(&self, number: u32) -> Value {
+    pub(crate) fn value_now(&self, number: u32) -> LimitValue {
         let limit = self.limit(number);
         limit.value(limit.balance)
     }
 
-    pub(crate) fn info(&self, number: u32) -> LimitInfo {
+    pub(crate) fn info(&self, number: u32) -> api::Limit {
         let Limit { terms, balance, .. } = self.limit(number);
-        LimitInfo {
-            value: self.value_now(number),
+        let LimitValue { limit_name, limit_id, commit_value, hold_value, total_value } =
+            self.value_now(number);
+        api::Limit {
+            name: limit_name,
+            limit_id,
             context: terms.context.clone(),
             ceiling: terms.ceiling,
-            created_at: terms.created_at,
+            commit_value,
+            hold_value,
+            total_value,
             available: terms.ceiling.map(|ceiling| balance.available(ceiling)),
+            created_position: terms.created_at,
         }
     }
 

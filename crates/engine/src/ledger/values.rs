@@ -5,7 +5,7 @@ use super::{
     command::AsOf,
     entries, limits,
     operations::{self, Operation},
-    reply::{Refusal, Reply, Value, ValuesReply},
+    reply::{Refusal, Reply},
     state::Ledger,
 };
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     turn::{CannotRun, View},
 };
 use alloc::vec::Vec;
+use limina_api::ledger::{LimitValue, ValuesReply};
 
 pub(super) fn read(
     ledger: &Ledger,
@@ -61,7 +62,7 @@ pub(super) fn as_of(
     namespace: NamespaceId,
     numbers: &[u32],
     position: Position,
-) -> Result<Vec<Value>, ReadError> {
+) -> Result<Vec<LimitValue>, ReadError> {
     values(ledger, numbers, |number| balance_as_of(reader, namespace, number, position))
 }
 
@@ -72,7 +73,7 @@ pub(super) fn as_of_operation(
     namespace: NamespaceId,
     numbers: &[u32],
     operation: &Operation,
-) -> Result<Vec<Value>, ReadError> {
+) -> Result<Vec<LimitValue>, ReadError> {
     values(ledger, numbers, |number| match operation.balance_of(number) {
         Some(balance) => Ok(balance),
         None => balance_as_of(reader, namespace, number, operation.view),
@@ -84,7 +85,7 @@ fn values(
     ledger: &Ledger,
     numbers: &[u32],
     balance_of: impl Fn(u32) -> Result<Balance, ReadError>,
-) -> Result<Vec<Value>, ReadError> {
+) -> Result<Vec<LimitValue>, ReadError> {
     let found: Vec<_> = numbers.iter().map(|number| balance_of(*number)).collect();
     let value = |(number, balance): (&u32, _)| Ok(ledger.value(*number, balance?));
     numbers.iter().zip(found).map(value).collect()

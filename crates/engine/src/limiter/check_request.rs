@@ -1,13 +1,10 @@
 //! Checks as clients describe them: entries, single checks, batches and sets.
 
 use super::terms::{MAX_AMOUNT, MAX_COUNT, check_per};
-use crate::{
-    Millis,
-    invalid::{Invalid, Reason, check_items, check_number},
-    key_values::KeyValues,
-};
+use crate::{Invalid, Millis, Reason, key_values::KeyValues};
 use alloc::vec::Vec;
 use core::ops::Deref;
+use limina_api::invalid::{check_items, check_number};
 use serde::{Deserialize, Serialize};
 
 /// Take from every limit that applies to any of the entries, or from none.

@@ -8,14 +8,10 @@ use super::{
     reply::{CounterId, GroupId, Usage},
     terms::{MAX_AMOUNT, MAX_COUNT, NewOverride, NewRule, NewRuleSet, OverridePatch, RulePatch, SetAuthor},
 };
-use crate::{
-    Millis, Name, Page,
-    invalid::{Invalid, Reason, check_duration, check_number},
-    key_values::KeyValues,
-    selection::Query,
-};
+use crate::{Invalid, Millis, Name, Page, Reason, key_values::KeyValues, selection::Query};
 use alloc::boxed::Box;
 use core::ops::Deref;
+use limina_api::invalid::{check_duration, check_number};
 use serde::{Deserialize, Serialize};
 
 /// A command of the limiter.

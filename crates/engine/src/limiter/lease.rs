@@ -9,7 +9,7 @@ use crate::{
     ids::NamespaceId,
     key_values::KeyValues,
     leftovers::Leftovers,
-    resident,
+    resident::{self, Heap},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource},
 };
 use alloc::{boxed::Box, collections::BTreeMap};

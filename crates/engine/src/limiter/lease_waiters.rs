@@ -5,6 +5,7 @@ use crate::{
     Name, Time, WaitId,
     ids::NamespaceId,
     leftovers::Leftovers,
+    resident::Heap,
     resident::{self, Shrink},
     timers::{TIMER_BYTES, TimerKey, TimerSource},
 };

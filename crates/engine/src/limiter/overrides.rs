@@ -4,6 +4,7 @@ use super::{terms::NewOverride, window::BucketClock};
 use crate::{
     Name, Position, Time,
     key_values::KeyValues,
+    resident::Heap,
     resident::{self, Shrink},
     small_bytes::ByteBuffer,
 };

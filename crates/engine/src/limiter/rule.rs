@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Name, Position,
     key_values::{KeyValues, OwnedValue, Value},
-    resident,
+    resident::{self, Heap},
     selection::Test,
     small_bytes::ByteBuffer,
 };

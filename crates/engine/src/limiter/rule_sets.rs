@@ -1,7 +1,11 @@
 //! The rule sets of a namespace: which there are, and which rules belong to each.
 
 use super::{reply::RuleSetInfo, terms::SetOverrides};
-use crate::{Name, Position, leftovers::Leftovers, resident};
+use crate::{
+    Name, Position,
+    leftovers::Leftovers,
+    resident::{self, Heap},
+};
 use alloc::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 

@@ -4,12 +4,12 @@
 //! [`RuleChange::new`](super::command::RuleChange::new) makes a command of them, and that checks all of it.
 
 use crate::{
-    Millis, Name,
-    invalid::{Invalid, Reason, check_bytes, check_distinct, check_duration, check_items, key_path},
+    Invalid, Millis, Name, Reason,
     key_values::{KeyValues, check_key},
     selection::Selection,
 };
 use alloc::{boxed::Box, format, vec::Vec};
+use limina_api::invalid::{check_bytes, check_distinct, check_duration, check_items, key_path};
 use serde::{Deserialize, Serialize};
 
 /// The largest count, limit or burst: the largest integer that a JSON number carries exactly.

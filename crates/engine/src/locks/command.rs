@@ -2,13 +2,9 @@
 //!
 //! `Deserialize` does not check these limits: see [`UncheckedRequest`](crate::UncheckedRequest).
 
-use crate::{
-    Millis, Name, Page, Position,
-    invalid::{Invalid, check_distinct, check_duration, check_items},
-    key_values::KeyValues,
-    selection::Query,
-};
+use crate::{Invalid, Millis, Name, Page, Position, key_values::KeyValues, selection::Query};
 use alloc::{format, vec::Vec};
+use limina_api::invalid::{check_distinct, check_duration, check_items};
 use serde::{Deserialize, Serialize};
 
 /// A command about locks.

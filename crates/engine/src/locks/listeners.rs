@@ -8,7 +8,7 @@ use super::{keys, state::Locks};
 use crate::{
     Name, Position,
     record::{self, Malformed},
-    resident,
+    resident::{self, Heap},
     turn::Turn,
 };
 use alloc::{vec, vec::Vec};

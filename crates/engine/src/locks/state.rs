@@ -13,6 +13,7 @@ use crate::{
     key_values::KeyValues,
     leftovers::Leftovers,
     record::{self, Malformed, key::ResidentKey},
+    resident::Heap,
     resident::{self, Shrink},
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource, Timers},
     turn::Turn,

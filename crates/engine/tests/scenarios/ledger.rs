@@ -5,7 +5,7 @@ use limina_engine::{
     Command, Millis, Name, Position,
     ledger::{
         self, AsOf, Batch, Change, Context, Extend, Finalization, FinalizationChange, Finish, Hold,
-        HoldState, NewLimit, OperationFilter, Patch, Refusal, Reply, Transfer, Value, Values,
+        HoldState, LimitValue, NewLimit, OperationFilter, Patch, Refusal, Reply, State, Transfer, Values,
     },
 };
 
@@ -121,7 +121,6 @@ fn context(pairs: &str) -> Context {
 pub(crate) fn show_reply(reply: &Reply) -> String {
     match reply {
         Reply::Limit(limit) => show_limit(limit),
-        Reply::Limits { items, .. } => lines(items.iter().map(show_limit)),
         Reply::Hold(hold) => {
             let skipped =
                 if hold.skipped.is_empty() { String::new() } else { format!(" skipped {:?}", hold.skipped) };
@@ -131,10 +130,10 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         Reply::Values(values) => format!("@{} {}", values.position.0, show_values(&values.values)),
         Reply::Operation(operation) => show_operation(operation),
         Reply::Operations(list) => lines(list.items.iter().map(show_operation)),
-        Reply::LimitsByUse(list) => lines(list.items.iter().map(show_limit)),
+        Reply::Limits(list) | Reply::LimitsByUse(list) => lines(list.items.iter().map(show_limit)),
         Reply::LimitDeleted => "deleted".into(),
-        Reply::Entries { items, .. } => {
-            let entry = |e: &ledger::EntryInfo| {
+        Reply::Entries(list) => {
+            let entry = |e: &ledger::Entry| {
                 let sums = format!("{}{:+}", e.commit_value, e.hold_value);
                 format!(
                     "@{} t{} {} {:?} {} -> {sums}",
@@ -145,7 +144,7 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
                     e.value
                 )
             };
-            lines(items.iter().map(entry))
+            lines(list.items.iter().map(entry))
         }
         Reply::Batch(results) => lines(results.iter().map(|result| match result {
             Ok(reply) => show_reply(reply),
@@ -154,31 +153,37 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
     }
 }
 
-fn show_limit(limit: &ledger::LimitInfo) -> String {
-    let id = limit.value.limit_id.as_ref().map_or(String::new(), |id| format!(" id {id}"));
+fn show_limit(limit: &ledger::Limit) -> String {
+    let id = limit.limit_id.as_ref().map_or(String::new(), |id| format!(" id {id}"));
     let ceiling = limit.ceiling.map_or(String::new(), |ceiling| format!(" ceiling {ceiling}"));
     assert_eq!(limit.available.is_some(), limit.ceiling.is_some());
     let context =
         if limit.context.is_empty() { String::new() } else { format!(" context {:?}", *limit.context) };
-    let value = show_values(std::slice::from_ref(&limit.value));
-    format!("{value}{id}{ceiling}{context} made @{}", limit.created_at.0)
+    let (commit, hold) = (limit.commit_value, limit.hold_value);
+    format!("{}:{commit}{hold:+}{id}{ceiling}{context} made @{}", limit.name, limit.created_position.0)
 }
 
 /// `name:committed+held`
-fn show_values(values: &[Value]) -> String {
-    let value = |v: &Value| format!("{}:{}{:+}", v.limit_name, v.commit_value, v.hold_value);
+fn show_values(values: &[LimitValue]) -> String {
+    let value = |v: &LimitValue| format!("{}:{}{:+}", v.limit_name, v.commit_value, v.hold_value);
     values.iter().map(value).collect::<Vec<_>>().join(" ")
 }
 
-fn show_operation(operation: &ledger::OperationInfo) -> String {
-    let hold = |h: &ledger::HeldLimitInfo| {
+fn show_operation(operation: &ledger::Operation) -> String {
+    let hold = |h: &ledger::OperationHold| {
         let until = match (h.state, h.expires_at) {
-            (HoldState::Held, Some(time)) => format!(" until t{}", time.0 - 1_000_000),
+            (State::Held, Some(time)) => format!(" until t{}", time.0 - 1_000_000),
             _ => String::new(),
         };
-        let deleted = if h.is_deleted { " in a deleted limit" } else { "" };
-        let state = show_state(&h.state);
-        format!("{}={} @{} {state}{until}{deleted}", h.limit_name, h.value, h.position.0)
+        let deleted = if h.deleted { " in a deleted limit" } else { "" };
+        let end = h.final_position.map_or(0, |position| position.0);
+        let state = match h.state {
+            State::Held => "held".into(),
+            State::Committed => format!("committed {} @{end}", h.committed_value.unwrap()),
+            State::RolledBack if h.expired => format!("expired @{end}"),
+            State::RolledBack => format!("rolled back @{end}"),
+        };
+        format!("{}={} @{} {state}{until}{deleted}", h.limit_name, h.held_value, h.hold_position.0)
     };
     let holds: Vec<String> = operation.holds.iter().map(hold).collect();
     format!("{} view @{}: {}", operation.operation_id, operation.position.0, holds.join(", "))

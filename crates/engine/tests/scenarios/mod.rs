@@ -513,12 +513,11 @@ fn show_audit(record: &AuditRecord) -> String {
 /// The cursor of the next page, if there is one. A list of namespaces does not say; a full page may have a next one.
 fn next(outcome: &Outcome, size: usize) -> Option<String> {
     match outcome {
-        Outcome::Ledger(Ok(Ledger::Limits { items, more: true })) => {
-            items.last().map(|limit| limit.value.limit_name.to_string())
+        Outcome::Ledger(Ok(Ledger::Limits(list) | Ledger::LimitsByUse(list))) => {
+            list.next.as_ref().map(Name::to_string)
         }
         Outcome::Ledger(Ok(Ledger::Operations(list))) => list.next.as_ref().map(Name::to_string),
-        Outcome::Ledger(Ok(Ledger::LimitsByUse(list))) => list.next.as_ref().map(Name::to_string),
-        Outcome::Ledger(Ok(Ledger::Entries { next, .. })) => next.map(|position| position.0.to_string()),
+        Outcome::Ledger(Ok(Ledger::Entries(list))) => list.next.map(|position| position.to_string()),
         Outcome::Limiter(Ok(Limiter::Rules(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::Overrides(list))) => list.next.as_ref().map(Name::to_string),
         Outcome::Limiter(Ok(Limiter::RuleSets(list))) => list.next.as_ref().map(Name::to_string),

@@ -1,6 +1,6 @@
 """Drops generated requests that break a limit that JSON Schema cannot express.
 
-The document states most of these limits with keywords of its own (crates/wire/src/schema.rs). Each function below says what
+The document states most of these limits with keywords of its own (crates/api/src/schema.rs). Each function below says what
 it excludes and why a schema cannot say it.
 """
 

@@ -12,12 +12,12 @@ use super::{
 use crate::access::Scope;
 use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::{Family, Level::Manage, Need};
+use limina_api::{Page, audit as wire};
 use limina_engine::{
     self as engine, Command, Listed, Name, Outcome,
     audit::{self, Action, AuditCursor, AuditRecord},
 };
 use limina_node::Unavailable;
-use limina_wire::{Page, audit as wire};
 use std::time::Duration;
 use tokio::time::Instant;
 

@@ -22,14 +22,14 @@ use limina_access::{
     Level::{Read, Use},
     Need, Resource,
 };
+use limina_api::decisions as wire;
+#[cfg(feature = "openapi")]
+use limina_api::{Page, Problem, ledger};
 use limina_engine::{
     self as engine, Idempotency, Outcome,
     decisions::{Batch, BatchItem, Command, Decide, Decision, Parts, Reply, Settle},
 };
 use limina_node::draw_id;
-use limina_wire::decisions as wire;
-#[cfg(feature = "openapi")]
-use limina_wire::{Page, Problem, ledger};
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![

@@ -28,14 +28,14 @@ use limina_access::{
     Level::{Manage, Read, Use},
     Resource,
 };
+#[cfg(feature = "openapi")]
+use limina_api::{Page, Problem, events as wire};
 use limina_engine::{
     self as engine, Idempotency, Name,
     events::{Command, Mode, StreamInfo},
 };
 use limina_node::{FollowError, Follower, Unavailable};
 use limina_stomp::Payload;
-#[cfg(feature = "openapi")]
-use limina_wire::{Page, Problem, events as wire};
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},

@@ -14,7 +14,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use limina_wire::cluster::{Cluster, Node, Shard};
+use limina_api::cluster::{Cluster, Node, Shard};
 use prometheus_client::encoding::text;
 
 /// Is the process alive?

@@ -17,13 +17,13 @@ use super::{
 use crate::access::Scope;
 use axum::{extract::State, http::StatusCode, response::Response};
 use limina_access::Level::{Manage, Read, Use};
+use limina_api::ledger as wire;
+#[cfg(feature = "openapi")]
+use limina_api::{Page, Problem};
 use limina_engine::{
     Command, Outcome, Position,
-    ledger::{self, Finish, OperationInfo, Reply, Transfer},
+    ledger::{self, Finish, Operation, Reply, Transfer},
 };
-use limina_wire::ledger as wire;
-#[cfg(feature = "openapi")]
-use limina_wire::{Page, Problem};
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
@@ -294,7 +294,7 @@ pub(super) async fn list_operations(
     OperationsQuery { filter, page }: OperationsQuery,
 ) -> Answer {
     let command = |page| Command::Ledger(ledger::Command::ListOperations { filter: filter.clone(), page });
-    list::<OperationInfo>(app, namespace, page, command).await
+    list::<Operation>(app, namespace, page, command).await
 }
 
 /// Read an operation with its holds in all limits.

@@ -27,12 +27,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use limina_access::Level;
+use limina_api::{Context, Invalid, ledger as wire};
 use limina_engine::{
     Command, Outcome,
     ledger::{self, Finish, Refusal},
 };
 use limina_node::Unavailable;
-use limina_wire::ledger as wire;
 
 /// The headers that trace a request through Liminator's services. A request must have them, and its answer has them too.
 const TRACE: [HeaderName; 3] = [
@@ -125,7 +125,7 @@ pub(crate) fn command(call: &Call) -> Result<Option<Command>, Failure> {
         {
             None
         }
-        Call::Hold(request) => transfer(from_wire::hold(hold(request))?),
+        Call::Hold(request) => transfer(from_wire::hold(hold(request)?)?),
         Call::Commit(request) => transfer(from_wire::finalization(Finish::Commit, finalization(request))?),
         Call::Rollback(request) => {
             transfer(from_wire::finalization(Finish::Rollback, finalization(request))?)
@@ -148,22 +148,25 @@ pub(crate) fn command(call: &Call) -> Result<Option<Command>, Failure> {
 }
 
 /// Liminator creates the limits that are missing, and accepts the same hold again.
-fn hold(request: &LimitRequest) -> wire::Hold {
-    let change = |change: &LimitChange| wire::Change {
-        limit_name: change.limit_name.clone(),
-        value: change.value,
-        limit_id: change.limit_id.clone(),
-        context: change.context.clone(),
-        ceiling: None,
+fn hold(request: &LimitRequest) -> Result<wire::Hold, Invalid> {
+    let change = |(index, change): (usize, &LimitChange)| {
+        Ok(wire::Change {
+            limit_name: change.limit_name.clone(),
+            value: change.value,
+            limit_id: change.limit_id.clone(),
+            context: (change.context.clone().map(Context::new).transpose())
+                .map_err(|invalid: Invalid| invalid.within_item("changes", index))?,
+            ceiling: None,
+        })
     };
-    wire::Hold {
+    Ok(wire::Hold {
         operation_id: request.operation_id.clone(),
-        changes: request.limit_changes.iter().map(change).collect(),
+        changes: request.limit_changes.iter().enumerate().map(change).collect::<Result<_, Invalid>>()?,
         skip_existing_holds: true,
         create_missing: true,
         expires_after: None,
         expires_after_ms: None,
-    }
+    })
 }
 
 fn finalization(request: &LimitRequest) -> wire::Finalization {
@@ -175,12 +178,12 @@ fn finalization(request: &LimitRequest) -> wire::Finalization {
 }
 
 fn successful(reply: ledger::Reply) -> Result<Reply, Unsuccessful> {
-    let values = |values: Vec<ledger::Value>| {
-        let response = |value: &ledger::Value| LimitResponse {
+    let values = |values: Vec<ledger::LimitValue>| {
+        let response = |value: &ledger::LimitValue| LimitResponse {
             limit_id: value.limit_id.as_ref().map(ToString::to_string),
             limit_name: value.limit_name.to_string(),
             commit_value: value.commit_value,
-            total_value: value.total_value(),
+            total_value: value.total_value,
         };
         Reply::Values(values.iter().map(response).collect())
     };

@@ -7,7 +7,7 @@ use limina_engine::{
     Command, Listed, Name, Outcome, Page, Position, answer_size,
     decisions::{self, Decision},
     events::{self, StreamInfo},
-    ledger::{self, LimitInfo, OperationInfo},
+    ledger::{self, Limit, Nearness, Operation},
     limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo, RuleSetInfo},
     locks::{self, GrantInfo},
 };
@@ -59,7 +59,7 @@ items! {
     RuleSetInfo, Name, Limiter, limiter::Reply::RuleSets;
     GrantInfo, Position, Locks, locks::Reply::Grants;
     StreamInfo, Name, Events, events::Reply::Streams;
-    OperationInfo, Name, Ledger, ledger::Reply::Operations;
+    Operation, Name, Ledger, ledger::Reply::Operations;
     Decision, Position, Decisions, decisions::Reply::Decisions;
 }
 
@@ -99,7 +99,7 @@ const MAX_SEARCH_TIME: Duration = Duration::from_secs(5);
 /// wait long; the limits may change meanwhile.
 pub(super) async fn limits_by_use(app: App, scope: Scope, most: usize) -> Result<Response, Failure> {
     let end = Instant::now() + MAX_SEARCH_TIME;
-    let mut nearest: Vec<LimitInfo> = Vec::new();
+    let mut nearest: Vec<Limit> = Vec::new();
     let mut after = None;
     loop {
         let command = ledger::Command::ListLimitsByUse(Page::new(after, most)?);
@@ -109,12 +109,11 @@ pub(super) async fn limits_by_use(app: App, scope: Scope, most: usize) -> Result
             other => return status::answer(other, StatusCode::OK),
         };
         nearest.extend(part.items);
-        nearest.sort_unstable_by(|a, b| {
-            a.nearness().cmp(&b.nearness()).then_with(|| a.value.limit_name.cmp(&b.value.limit_name))
-        });
+        nearest
+            .sort_unstable_by(|a, b| Nearness::of(a).cmp(&Nearness::of(b)).then_with(|| a.name.cmp(&b.name)));
         nearest.truncate(most);
         let mut bytes = 0;
-        let fits = |limit: &LimitInfo| {
+        let fits = |limit: &Limit| {
             bytes += answer_size::estimate(limit);
             bytes <= answer_size::PAGE_BYTES
         };

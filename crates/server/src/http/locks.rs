@@ -17,14 +17,14 @@ use limina_access::{
     Level::{Read, Use},
     Resource,
 };
+#[cfg(feature = "openapi")]
+use limina_api::{Heartbeat, Page, Problem, locks as wire, selection::Query as Search};
 use limina_engine::{
     self as engine, Idempotency, Outcome, Position,
     locks::{Command, GrantInfo, Reply},
     selection::Query,
 };
 use limina_node::{Unavailable, draw_id};
-#[cfg(feature = "openapi")]
-use limina_wire::{Heartbeat, Page, Problem, locks as wire, selection::Query as Search};
 
 pub(in crate::http) fn routes() -> Vec<Route> {
     vec![

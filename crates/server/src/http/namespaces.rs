@@ -9,10 +9,10 @@ use super::{
 };
 use crate::access::visible_namespaces;
 use axum::{extract::State, http::StatusCode, response::Response};
-use limina_engine::{Command, Name};
-use limina_wire::Page;
+use limina_api::Page;
 #[cfg(feature = "openapi")]
-use limina_wire::{Problem, namespace};
+use limina_api::{Problem, namespace};
+use limina_engine::{Command, Name};
 
 /// List the namespaces, ordered by name.
 #[utoipa::path(

@@ -6,7 +6,7 @@ mod examples;
 use super::{audit, decisions, docs, events, health, ledger, limiter, locks, namespaces, refusals, routes};
 use crate::{access::Needs, stomp};
 use axum::http::Method;
-use limina_wire::{Problem, problem::MEDIA_TYPE};
+use limina_api::{Problem, problem::MEDIA_TYPE};
 use std::collections::HashMap;
 use utoipa::{
     OpenApi,
@@ -116,7 +116,7 @@ const FAMILIES: [&str; 6] = ["ledger", "limiter", "locks", "events", "decisions"
         docs::openapi,
         docs::docs,
     ),
-    components(schemas(Problem, limina_wire::schema::Name)),
+    components(schemas(Problem, limina_api::Name)),
     tags(
         (name = "ledger", description = "Limits as accounts: hold a value, then commit it or roll it back. Read values now or at any earlier operation."),
         (name = "limiter", description = "Rules that limit any combination of key-values, and overrides for exact values. Checks, counters and leases take from the limits."),

@@ -8,7 +8,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use limina_wire::{Problem, problem::MEDIA_TYPE};
+use limina_api::{Problem, problem::MEDIA_TYPE};
 use serde_json::Value;
 use std::borrow::Cow;
 

@@ -16,13 +16,13 @@ use axum::{
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{StreamExt, stream::unfold};
 use limina_access::{Family, Level::Read, Need, Resource};
+#[cfg(feature = "openapi")]
+use limina_api::refusals as wire;
 use limina_engine::Name;
 use limina_node::{
     RefusalListener,
     refusals::{ListeningEnded, RefusalNews, RefusedRequest},
 };
-#[cfg(feature = "openapi")]
-use limina_wire::refusals as wire;
 use std::time::Duration;
 
 /// The interval of comments on an idle stream, which keep the connection alive.

@@ -55,7 +55,7 @@ async fn unfinished_bodies_are_bounded_and_small_requests_pass() {
 async fn answers_count_until_their_clients_have_taken_them() {
     let (server, memory) = start_small().await;
     let items = vec![limit("a"); 50_000];
-    server.answers(Ok(Outcome::Ledger(Ok(Reply::Limits { items, more: false }))));
+    server.answers(Ok(Outcome::Ledger(Ok(Reply::Limits(Listed { items, next: None })))));
     let mut stalled = connect(&server).await;
     stalled.write_all(LIST).await.unwrap();
     let answer = async {

@@ -5,8 +5,8 @@ use limina_engine::{
     Command, Listed, Millis, Name, Outcome, Page, Position, Request, Time,
     audit::{AuditCursor, AuditRecord},
     ledger::{
-        self, AsOf, Context, EntryInfo, EntryKind, ExceededLimit, FinalizationReply, HeldLimitInfo,
-        HoldReply, HoldState, LimitInfo, OperationInfo, Patch, Refusal, Reply, Transfer, Value, ValuesReply,
+        self, AsOf, Context, Entry, EntryType, ExceededLimit, FinalizationReply, HoldReply, HoldState, Limit,
+        LimitValue, Operation, OperationHold, Patch, Refusal, Reply, State, Transfer, ValuesReply,
     },
     outcome::NamespaceInfo,
 };
@@ -215,16 +215,16 @@ fn plausible(command: &Command) -> Outcome {
             CreateLimit(_) | PatchLimit { .. } | GetLimit(_) => Reply::Limit(limit("a")),
             DeleteLimit(_) => Reply::LimitDeleted,
             ListLimitsByUse(_) => Reply::LimitsByUse(Listed { items: vec![limit("a")], next: None }),
-            Extend(_) => Reply::Operation(operation(vec![HoldState::Held])),
-            ListLimits(_) => Reply::Limits { items: vec![limit("a")], more: false },
+            Extend(_) => Reply::Operation(operation(State::Held, &[(State::Held, None, None)])),
+            ListLimits(_) => Reply::Limits(Listed { items: vec![limit("a")], next: None }),
             Transfer(transfer) => transferred(transfer),
             Batch(transfers) => {
                 Reply::Batch(transfers.iter().map(|transfer| Ok(transferred(transfer))).collect())
             }
             Values(_) => Reply::Values(ValuesReply { position: Position(3), values: vec![value("a")] }),
-            GetOperation(_) => Reply::Operation(operation(vec![HoldState::Held])),
+            GetOperation(_) => Reply::Operation(operation(State::Held, &[(State::Held, None, None)])),
             ListOperations { .. } => Reply::Operations(Listed { items: Vec::new(), next: None }),
-            ListEntries { .. } => Reply::Entries { items: Vec::new(), next: None },
+            ListEntries { .. } => Reply::Entries(Listed { items: Vec::new(), next: None }),
         },
     };
     Outcome::Ledger(Ok(reply))
@@ -242,29 +242,43 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-fn value(limit: &str) -> Value {
-    Value { limit_name: name(limit), limit_id: None, commit_value: 5, hold_value: -2 }
+fn value(limit: &str) -> LimitValue {
+    LimitValue { limit_name: name(limit), limit_id: None, commit_value: 5, hold_value: -2, total_value: 3 }
 }
 
-fn limit(limit: &str) -> LimitInfo {
+fn limit(limit: &str) -> Limit {
     let context = Context::new([("k", "v")]).unwrap();
-    let value = value(limit);
-    LimitInfo { value, context, ceiling: Some(9), created_at: Position(1), available: Some(4) }
+    let LimitValue { limit_name, limit_id, commit_value, hold_value, total_value } = value(limit);
+    Limit {
+        name: limit_name,
+        limit_id,
+        context,
+        ceiling: Some(9),
+        commit_value,
+        hold_value,
+        total_value,
+        available: Some(4),
+        created_position: Position(1),
+    }
 }
 
-fn operation(states: Vec<HoldState>) -> OperationInfo {
-    let holds = states.into_iter().enumerate().map(|(place, state)| HeldLimitInfo {
+/// An operation in this state with such holds: the state of each, the committed value, and the position of its end.
+fn operation(state: State, holds: &[(State, Option<i64>, Option<u64>)]) -> Operation {
+    let holds = holds.iter().enumerate().map(|(place, (state, committed_value, end))| OperationHold {
         limit_name: name(&format!("l{place}")),
         limit_id: Some(name("id")),
-        value: 7,
-        position: Position(2),
+        deleted: place == 0,
+        state: *state,
+        held_value: 7,
+        committed_value: *committed_value,
         held_at: Time(1_600_000_000_000),
+        hold_position: Position(2),
+        final_position: end.map(Position),
         expires_at: Some(Time(1_700_000_000_000)),
-        state,
-        is_deleted: place == 0,
+        expires_in_ms: (*state == State::Held).then_some(Millis(500)),
+        expired: *state == State::RolledBack && place == 0,
     });
-    let now = Time(1_699_999_999_500);
-    OperationInfo { operation_id: name("op"), position: Position(2), holds: holds.collect(), now }
+    Operation { operation_id: name("op"), position: Position(2), state, holds: holds.collect() }
 }
 
 /// A server on a port of its own.

@@ -9,8 +9,8 @@ pub(super) const BYTES: usize = 24 * MIB;
 /// An answer of about [`BYTES`].
 pub(super) fn large() -> Result<Outcome, Unavailable> {
     let context = ledger::Context::new((0..64).map(|key| (key.to_string(), "x".repeat(1024)))).unwrap();
-    let items = vec![LimitInfo { context, ..limit("a") }; BYTES / (64 * 1024)];
-    Ok(Outcome::Ledger(Ok(Reply::Limits { items, more: false })))
+    let items = vec![Limit { context, ..limit("a") }; BYTES / (64 * 1024)];
+    Ok(Outcome::Ledger(Ok(Reply::Limits(Listed { items, next: None }))))
 }
 
 pub(super) async fn connect(server: &Server) -> TcpStream {

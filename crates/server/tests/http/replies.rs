@@ -140,8 +140,8 @@ async fn replies_have_their_form() {
     check(Reply::Limit(limit("a")), limit_json("a")).await;
     let items = || vec![limit("a"), limit("b")];
     let listed = |next: Json| json!({"items": [limit_json("a"), limit_json("b")], "next": next});
-    check(Reply::Limits { items: items(), more: true }, listed(json!("b"))).await;
-    check(Reply::Limits { items: items(), more: false }, listed(Json::Null)).await;
+    check(Reply::Limits(Listed { items: items(), next: Some(name("b")) }), listed(json!("b"))).await;
+    check(Reply::Limits(Listed { items: items(), next: None }), listed(Json::Null)).await;
     check(
         Reply::Hold(HoldReply {
             operation_id: name("op"),
@@ -159,41 +159,41 @@ async fn replies_have_their_form() {
     let reply = ValuesReply { position: Position(4), values: vec![value("a")] };
     check(Reply::Values(reply), json!({"position": 4, "values": [value_json]})).await;
 
-    let committed = HoldState::Committed { value: 6, at: Position(8) };
-    let rolled_back = HoldState::RolledBack { at: Position(9), expired: false };
-    let expired = HoldState::RolledBack { at: Position(9), expired: true };
-    let hold_json = |limit: &str, state: &str, committed: Json, at: Json, expired: bool| {
-        let expires_in = if state == "held" { json!(500) } else { Json::Null };
+    let hold_json = |limit: &str, state: &str, committed: Json, at: Json| {
+        let (is_held, is_expired) = (state == "held", state == "rolled_back");
+        let expires_in = if is_held { json!(500) } else { Json::Null };
         json!({"limit_name": limit, "limit_id": "id", "deleted": limit == "l0", "state": state, "held_value": 7,
             "committed_value": committed, "held_at": 1_600_000_000_000_u64, "hold_position": 2, "final_position": at,
-            "expires_at": 1_700_000_000_000_u64, "expires_in_ms": expires_in, "expired": expired})
+            "expires_at": 1_700_000_000_000_u64, "expires_in_ms": expires_in, "expired": is_expired})
     };
     let op_json = |state: &str, holds: Json| json!({"operation_id": "op", "position": 2, "state": state, "holds": holds});
     let holds = json!([
-        hold_json("l0", "rolled_back", Json::Null, json!(9), true),
-        hold_json("l1", "held", Json::Null, Json::Null, false)
+        hold_json("l0", "rolled_back", Json::Null, json!(9)),
+        hold_json("l1", "held", Json::Null, Json::Null),
+        hold_json("l2", "committed", json!(6), json!(8))
     ]);
-    check(Reply::Operation(operation(vec![expired, HoldState::Held])), op_json("held", holds)).await;
-    let holds = json!([
-        hold_json("l0", "rolled_back", Json::Null, json!(9), false),
-        hold_json("l1", "committed", json!(6), json!(8), false)
-    ]);
-    check(Reply::Operation(operation(vec![rolled_back, committed])), op_json("committed", holds.clone()))
-        .await;
-    let items = vec![operation(vec![rolled_back, committed])];
-    let listed = json!({"items": [op_json("committed", holds)], "next": "op"});
-    check(Reply::Operations(Listed { items, next: Some(name("op")) }), listed).await;
-    let holds = json!([hold_json("l0", "rolled_back", Json::Null, json!(9), false)]);
-    check(Reply::Operation(operation(vec![rolled_back])), op_json("rolled_back", holds)).await;
+    let given = || {
+        operation(
+            State::Held,
+            &[
+                (State::RolledBack, None, Some(9)),
+                (State::Held, None, None),
+                (State::Committed, Some(6), Some(8)),
+            ],
+        )
+    };
+    check(Reply::Operation(given()), op_json("held", holds.clone())).await;
+    let listed = json!({"items": [op_json("held", holds)], "next": "op"});
+    check(Reply::Operations(Listed { items: vec![given()], next: Some(name("op")) }), listed).await;
 
     for (kind, word) in [
-        (EntryKind::Hold, "hold"),
-        (EntryKind::Commit, "commit"),
-        (EntryKind::Rollback, "rollback"),
-        (EntryKind::Expiry, "expiry"),
-        (EntryKind::Overage, "overage"),
+        (EntryType::Hold, "hold"),
+        (EntryType::Commit, "commit"),
+        (EntryType::Rollback, "rollback"),
+        (EntryType::Expiry, "expiry"),
+        (EntryType::Overage, "overage"),
     ] {
-        let entry = EntryInfo {
+        let entry = Entry {
             position: Position(4),
             time: Time(1_700_000_000_000),
             operation_id: name("op"),
@@ -201,11 +201,12 @@ async fn replies_have_their_form() {
             value: -1,
             commit_value: 2,
             hold_value: 3,
+            total_value: 5,
         };
         let entry_json = json!({"position": 4, "time": 1_700_000_000_000_u64, "operation_id": "op", "type": word,
             "value": -1, "commit_value": 2, "hold_value": 3, "total_value": 5});
         let listed = json!({"items": [entry_json], "next": "4"});
-        check(Reply::Entries { items: vec![entry], next: Some(Position(4)) }, listed).await;
+        check(Reply::Entries(Listed { items: vec![entry], next: Some(Position(4)) }), listed).await;
     }
 }
 

@@ -3,7 +3,7 @@
 use super::World;
 use limina_engine::ledger::Reply as LedgerReply;
 use limina_engine::selection::Query;
-use limina_engine::{Command, Name, Outcome, Page, Request, events, ledger, limiter};
+use limina_engine::{Command, Listed, Name, Outcome, Page, Request, events, ledger, limiter};
 
 impl World {
     /// Reads everything through the shard. Each answer is compared with the model like any other.
@@ -29,10 +29,10 @@ impl World {
         for only_held in [false, true] {
             self.walk_operations(namespace, only_held)?;
         }
-        let Outcome::Ledger(Ok(LedgerReply::Limits { items, .. })) = limits else {
+        let Outcome::Ledger(Ok(LedgerReply::Limits(Listed { items, .. }))) = limits else {
             return Err(format!("a list of limits is {limits:?}"));
         };
-        for limit_name in items.into_iter().map(|limit| limit.value.limit_name) {
+        for limit_name in items.into_iter().map(|limit| limit.name) {
             let page = whole();
             self.ask(namespace, list(ledger::Command::ListEntries { limit_name, page }))?;
         }

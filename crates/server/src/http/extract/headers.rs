@@ -12,8 +12,8 @@ use axum::{
         request::Parts,
     },
 };
+use limina_api::Problem;
 use limina_engine::{Idempotency, Name};
-use limina_wire::Problem;
 use sha2::{Digest, Sha256};
 
 const IDEMPOTENCY_KEY: &str = "Idempotency-Key";

@@ -1,7 +1,7 @@
 //! Parses JSON bodies, and says which field is wrong.
 
 use super::super::problem::Failure;
-use limina_wire::{JsonFault, Object};
+use limina_api::{JsonFault, Object};
 use serde::Deserialize;
 
 /// The most characters of a client's text that a problem document repeats.

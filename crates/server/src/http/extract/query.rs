@@ -7,8 +7,8 @@ use super::{
 };
 use axum::{extract::FromRequestParts, http::request::Parts};
 use limina_access::Level;
+use limina_api::Duration;
 use limina_engine::{Millis, Name, Page, Position, ledger::OperationFilter, limiter::CounterId};
-use limina_wire::Duration;
 use percent_encoding::percent_decode_str;
 
 /// The query parameters of every list.

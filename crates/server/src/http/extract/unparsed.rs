@@ -7,7 +7,7 @@ use super::{
 };
 use crate::http::problem::Failure;
 use bytes::Bytes;
-use limina_wire::{
+use limina_api::{
     AtMost, MAX_BATCH, Object,
     decisions::{DecisionBatch, NewDecision},
     limiter::{Check, CheckBatch},

@@ -4,12 +4,12 @@ use super::{
     super::problem::Failure, Span, key_values::key_values, ledger::hold_change, locks::several, name,
     optional_name,
 };
+use limina_api::decisions as wire;
 use limina_engine::{
     Invalid, Name,
     decisions::{Decide, PartCheck, Parts, Settle},
     events::Submit,
 };
-use limina_wire::decisions as wire;
 
 /// The id of the request, if it waits, is drawn by the caller.
 pub(crate) fn decide(waiter: Name, new: wire::NewDecision<'_>) -> Result<Decide, Failure> {

@@ -1,11 +1,11 @@
 //! The requests about events.
 
 use super::{super::problem::Failure, Span, check_same_name};
+use limina_api::events as wire;
 use limina_engine::{
     Millis, Name,
     events::{Command, Mode, StreamTerms, Submit},
 };
-use limina_wire::events as wire;
 
 /// The terms of the two streams that are created by their first use.
 pub(crate) fn made_by_use(mode: Mode) -> StreamTerms {

@@ -1,10 +1,10 @@
 //! Key-values and their values.
 
+use limina_api::key_values as wire;
 use limina_engine::{
     Invalid,
     key_values::{KeyValues, OwnedValue, Value},
 };
-use limina_wire::key_values as wire;
 use std::borrow::Cow;
 
 /// The field `key_values`.

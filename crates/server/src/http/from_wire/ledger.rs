@@ -1,12 +1,11 @@
 //! The ledger's requests.
 
 use super::{super::problem::Failure, Span, name, optional_name};
+use limina_api::ledger as wire;
 use limina_engine::{
     Command, Invalid, Name, Position,
     ledger::{self, AsOf, Change, Context, Finish, Patch, Transfer},
 };
-use limina_wire::ledger as wire;
-use std::collections::BTreeMap;
 
 pub(crate) fn new_limit(limit: wire::NewLimit) -> Result<Command, Failure> {
     Ok(Command::Ledger(ledger::Command::CreateLimit(ledger::NewLimit {
@@ -26,7 +25,7 @@ pub(crate) fn limit_patch(name: Name, patch: wire::LimitPatch) -> Result<Command
     let context = match patch.context {
         None => Patch::Keep,
         Some(None) => Patch::Remove,
-        Some(Some(texts)) => Patch::Set(Context::new(texts)?),
+        Some(Some(context)) => Patch::Set(checked(context)?),
     };
     Ok(Command::Ledger(ledger::Command::PatchLimit { name, ceiling, context }))
 }
@@ -101,6 +100,10 @@ pub(crate) fn values_query(query: wire::ValuesQuery) -> Result<Command, Failure>
     Ok(Command::Ledger(ledger::Command::Values(ledger::Values::new(limit_names, as_of)?)))
 }
 
-fn context(texts: Option<BTreeMap<String, String>>) -> Result<Context, Invalid> {
-    texts.map_or_else(|| Ok(Context::default()), Context::new)
+fn context(context: Option<Context>) -> Result<Context, Invalid> {
+    checked(context.unwrap_or_default())
+}
+
+fn checked(context: Context) -> Result<Context, Invalid> {
+    context.validate().map(|()| context)
 }

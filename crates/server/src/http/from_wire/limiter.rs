@@ -4,6 +4,7 @@ use super::{
     super::problem::Failure, Span, check_same_name, key_values::key_values as checked_key_values, name,
     optional_name, selection,
 };
+use limina_api::{Heartbeat, limiter as wire, selection as wire_selection};
 use limina_engine::{
     Invalid, KeyValues, Name,
     limiter::{
@@ -12,7 +13,6 @@ use limina_engine::{
     },
     selection::Selection,
 };
-use limina_wire::{Heartbeat, limiter as wire, selection as wire_selection};
 
 pub(crate) fn check(check: wire::Check<'_>) -> Result<Check, Failure> {
     // A number that is too large for the engine's type is too large for the engine.

@@ -1,11 +1,11 @@
 //! The requests about locks.
 
 use super::{super::problem::Failure, Span, key_values::key_values, name, optional_name};
+use limina_api::{Heartbeat, key_values as wire_key_values, locks as wire};
 use limina_engine::{
     Invalid, Name,
     locks::{Acquire, Command, Lock, Mode},
 };
-use limina_wire::{Heartbeat, key_values as wire_key_values, locks as wire};
 
 /// The id and the session are drawn by the caller.
 pub(crate) fn acquire(id: Name, session: Name, new: wire::NewLock<'_>) -> Result<Command, Failure> {

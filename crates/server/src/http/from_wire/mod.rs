@@ -13,8 +13,8 @@ mod selection;
 pub(crate) use selection::{query, rule_query};
 
 use super::{extract::shortened, problem::Failure};
+use limina_api::{Duration, MAX_BATCH, Problem};
 use limina_engine::{Invalid, Millis, Name, Reason};
-use limina_wire::{Duration, MAX_BATCH, Problem};
 
 /// A batch of which some items may not parse or validate.
 pub(crate) struct CheckedBatch<T> {

@@ -1,12 +1,12 @@
 //! Selections and queries.
 
 use super::{super::problem::Failure, key_values::value};
+use limina_api::selection as wire;
 use limina_engine::{
     Invalid,
     limiter::RuleQuery,
     selection::{Query, Selection, Test},
 };
-use limina_wire::selection as wire;
 
 /// A selection, in the field of this name.
 pub(super) fn selection(wire::Selection(conditions): wire::Selection<'_>) -> Result<Selection, Invalid> {

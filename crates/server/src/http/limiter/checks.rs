@@ -12,12 +12,12 @@ use super::{
     submit::{Answer, list, submit},
 };
 use axum::{extract::State, http::StatusCode};
+#[cfg(feature = "openapi")]
+use limina_api::{Page, Problem, limiter as wire, selection::Query as Search};
 use limina_engine::{
     self as engine, Outcome,
     limiter::{CheckBatch, Command, CounterId, CounterInfo, Decision, Refusal, Reply},
 };
-#[cfg(feature = "openapi")]
-use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
 /// Check: take `hits` from every limit that applies, or from none.
 #[utoipa::path(

@@ -11,12 +11,12 @@ use super::{
     submit::Answer,
 };
 use axum::{extract::State, http::StatusCode};
+#[cfg(feature = "openapi")]
+use limina_api::{Problem, limiter as wire};
 use limina_engine::{
     Command, Outcome,
     limiter::{MostUsed, Reply},
 };
-#[cfg(feature = "openapi")]
-use limina_wire::{Problem, limiter as wire};
 use std::time::Duration;
 use tokio::time::Instant;
 

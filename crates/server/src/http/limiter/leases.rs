@@ -14,13 +14,13 @@ use super::{
 };
 use axum::{extract::State, http::StatusCode};
 use limina_access::{Level, Resource};
+#[cfg(feature = "openapi")]
+use limina_api::{Heartbeat, Page, Problem, limiter as wire};
 use limina_engine::{
     self as engine, Outcome,
     limiter::{Command, LeaseInfo, Reply},
 };
 use limina_node::{Unavailable, draw_id};
-#[cfg(feature = "openapi")]
-use limina_wire::{Heartbeat, Page, Problem, limiter as wire};
 
 /// Take a lease: check, and hold the hits until the lease is released or expires.
 ///

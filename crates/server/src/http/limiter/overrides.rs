@@ -11,13 +11,13 @@ use super::{
     submit::{Answer, change, list, submit},
 };
 use axum::extract::State;
+#[cfg(feature = "openapi")]
+use limina_api::{Page, Problem, limiter as wire, selection::Query as Search};
 use limina_engine::{
     Name,
     limiter::{Command, OverrideInfo, RuleChange},
     selection::Query,
 };
-#[cfg(feature = "openapi")]
-use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
 /// Create an override of a rule.
 #[utoipa::path(

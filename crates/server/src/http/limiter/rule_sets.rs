@@ -9,12 +9,12 @@ use super::{
     submit::{Answer, list, submit},
 };
 use axum::extract::State;
+#[cfg(feature = "openapi")]
+use limina_api::{Page, Problem, limiter as wire};
 use limina_engine::{
     Name,
     limiter::{Change, Command, RuleChange, RuleSetInfo, RuleSetPlan, SetAuthor},
 };
-#[cfg(feature = "openapi")]
-use limina_wire::{Page, Problem, limiter as wire};
 
 /// List the rule sets, ordered by name.
 #[utoipa::path(

@@ -9,12 +9,12 @@ use super::{
     submit::{Answer, change, list, submit},
 };
 use axum::extract::State;
+#[cfg(feature = "openapi")]
+use limina_api::{Page, Problem, limiter as wire, selection::Query as Search};
 use limina_engine::{
     Name,
     limiter::{Command, RuleChange, RuleInfo, RuleQuery},
 };
-#[cfg(feature = "openapi")]
-use limina_wire::{Page, Problem, limiter as wire, selection::Query as Search};
 
 /// Create a rule.
 #[utoipa::path(

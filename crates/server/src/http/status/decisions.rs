@@ -17,8 +17,8 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
+use limina_api::problem::MEDIA_TYPE;
 use limina_engine::decisions::{Refusal, Refused, Reply, State};
-use limina_wire::problem::MEDIA_TYPE;
 
 pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure> {
     let reply = match result {

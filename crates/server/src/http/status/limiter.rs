@@ -16,12 +16,12 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
+use limina_api::problem::MEDIA_TYPE;
 use limina_engine::{
     Outcome,
     limiter::{Decision, ManagedRule, Refusal, Reply},
 };
 use limina_node::Unavailable;
-use limina_wire::problem::MEDIA_TYPE;
 use serde_json::{Value, json};
 
 /// The number of limits that the answer contains.

@@ -22,9 +22,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use common::answer_too_large;
+use limina_api::Page;
 use limina_engine::{Outcome, ledger::Reply};
 use limina_node::Unavailable;
-use limina_wire::Page;
 
 /// The answer to a request. `success` is the status of a successful reply of the ledger, and of a list of namespaces; the other
 /// families choose the status by the reply.

@@ -1,11 +1,11 @@
 //! The records of the audit.
 
-use super::{events::stream, key_values::key_values, ledger, limiter, locks::lock, text};
+use super::{events::stream, key_values::key_values, limiter, locks::lock, text};
+use limina_api::audit as wire;
 use limina_engine::{
     Name,
     audit::{AuditRecord, State, Target},
 };
-use limina_wire::audit as wire;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn state(state: State) -> Value {
         State::Override(info) => json_of(&limiter::override_(&info)),
         State::Counter(info) => json_of(&limiter::counter(&info)),
         State::Lease(info) => json_of(&limiter::lease(&info)),
-        State::Limit(info) => json_of(&ledger::limit(info)),
+        State::Limit(info) => json_of(&info),
         State::Stream(info) => json_of(&stream(&info)),
         State::Lock(info) => json_of(&lock(&info)),
         State::RuleSet(info) => json_of(&limiter::rule_set_info(&info)),

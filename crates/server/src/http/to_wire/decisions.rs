@@ -4,10 +4,16 @@ use super::{
     super::{problem::Code, status},
     borrowed, in_request_order,
     key_values::key_values,
-    ledger::value,
     limiter::limit_status,
     locks::{held, mode},
     span,
+};
+use limina_api::{
+    Page, Problem,
+    decisions::{
+        CheckOfDecision, Decision, DecisionBatchReply, DecisionResult, EventOfDecision, EventStatus, HeldBy,
+        LimitOfDecision, Part, Refused, RefusedEvent, RefusedHold, RefusedLimit, RefusedLock, State,
+    },
 };
 use limina_engine::{
     Listed, Millis, Position,
@@ -16,13 +22,6 @@ use limina_engine::{
     ledger::RefusedHold as EngineRefusedHold,
     limiter::{self, LimitOfCheck},
     locks,
-};
-use limina_wire::{
-    Page, Problem,
-    decisions::{
-        CheckOfDecision, Decision, DecisionBatchReply, DecisionResult, EventOfDecision, EventStatus, HeldBy,
-        LimitOfDecision, Part, Refused, RefusedEvent, RefusedHold, RefusedLimit, RefusedLock, State,
-    },
 };
 use std::borrow::Cow;
 
@@ -47,7 +46,7 @@ pub(crate) fn decision(decision: &decisions::Decision) -> Decision<'_> {
         expires_in_ms: decision.expires_at.map(|time| span(decision.now, time)),
         ttl_ms: decision.ttl.0,
         limits: decision.limits.iter().map(limit).collect(),
-        values: decision.values.iter().map(value).collect(),
+        values: decision.values.clone(),
         locks: decision.locks.iter().map(held).collect(),
         event: decision.event.as_ref().map(event),
     }

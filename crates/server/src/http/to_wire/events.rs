@@ -1,18 +1,18 @@
 //! The replies of the events family, and the messages to followers.
 
 use super::borrowed;
-use limina_engine::{
-    Listed, Name,
-    events::{self, Change, ChangeKind, EventInfo, KeyFrame, StreamInfo},
-};
-use limina_node::StreamUpdate;
-use limina_wire::{
+use limina_api::{
     Page,
     events::{
         EventTime, Incubating, IncubatingEvent, Message, Mode, SnapshotEvent, SnapshotStatus, Stream,
         Submitted, SubmittedStatus,
     },
 };
+use limina_engine::{
+    Listed, Name,
+    events::{self, Change, ChangeKind, EventInfo, KeyFrame, StreamInfo},
+};
+use limina_node::StreamUpdate;
 use std::borrow::Cow;
 
 pub(crate) fn stream(info: &StreamInfo) -> Stream<'_> {

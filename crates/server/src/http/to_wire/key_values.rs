@@ -1,12 +1,12 @@
 //! Key-values and selections. Strings are borrowed.
 
+use limina_api::{
+    key_values as wire,
+    selection::{self as wire_selection, Condition, Tests},
+};
 use limina_engine::{
     key_values::{KeyValues, ValueRef},
     selection::{Selection, Test},
-};
-use limina_wire::{
-    key_values as wire,
-    selection::{self as wire_selection, Condition, Tests},
 };
 use std::borrow::Cow;
 

@@ -10,17 +10,17 @@ use super::{
     key_values::{key_values, selection},
     span,
 };
-use limina_engine::{
-    Listed, Millis, Name, limiter,
-    limiter::{CounterId, Decision, Limit, Window as EngineWindow},
-};
-use limina_wire::{
+use limina_api::{
     Page, Problem,
     limiter::{
         ChangedRule, CheckBatchReply, CheckReply, CheckResult, Counter, CounterReply, Durability, Group,
         Groups, Lease, LeaseReply, LimitReached, LimitStatus, MatchReply, Override, Rule, RuleMatch, RuleSet,
         RuleSetChanges, RuleSetInfo, SetConflict, SetOverrides, SetRule, Window, WindowType,
     },
+};
+use limina_engine::{
+    Listed, Millis, Name, limiter,
+    limiter::{CounterId, Decision, Limit, Window as EngineWindow},
 };
 use std::borrow::Cow;
 

@@ -1,13 +1,13 @@
 //! The replies of the locks family.
 
 use super::{borrowed, key_values::key_values, span};
+use limina_api::{
+    Page,
+    locks::{Granted, HeldLock, Lock, Mode},
+};
 use limina_engine::{
     Listed, Name, Position,
     locks::{self, GrantInfo},
-};
-use limina_wire::{
-    Page,
-    locks::{Granted, HeldLock, Lock, Mode},
 };
 
 pub(crate) fn granted<'a>(grant: &'a GrantInfo, session: &'a Name) -> Granted<'a> {

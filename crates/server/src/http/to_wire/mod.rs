@@ -8,9 +8,9 @@ pub(crate) mod ledger;
 pub(crate) mod limiter;
 pub(crate) mod locks;
 
+use limina_api::{Problem, namespace::Namespace, refusals as wire};
 use limina_engine::{Name, Time, outcome::NamespaceInfo};
 use limina_node::RefusedRequest;
-use limina_wire::{Problem, namespace::Namespace, refusals as wire};
 use std::borrow::Cow;
 
 pub(crate) fn namespace(info: NamespaceInfo) -> Namespace {

@@ -5,7 +5,7 @@ use crate::model::ledger::is_within;
 use limina_engine::{
     Name, Position, Time,
     decisions::{Decide, Decision, Refusal, Reply, Settle, State},
-    ledger::EntryKind,
+    ledger::EntryType,
 };
 
 impl Decisions {
@@ -118,9 +118,9 @@ impl Decisions {
         let made = self.made[place].clone();
         let parts = made.request.parts();
         let kind = match state {
-            State::Committed => EntryKind::Commit,
-            State::Expired => EntryKind::Expiry,
-            _ => EntryKind::Rollback,
+            State::Committed => EntryType::Commit,
+            State::Expired => EntryType::Expiry,
+            _ => EntryType::Rollback,
         };
         let held = amounts.as_ref().map(|amounts| amounts.holds.as_slice());
         match parts.holds.is_empty() {

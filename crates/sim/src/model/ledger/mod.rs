@@ -7,11 +7,11 @@ pub(super) use parts::is_within;
 use super::{Bounds, Order, pages::page_of};
 use limina_engine::{Listed, Page};
 use limina_engine::{
-    Name, Position, Time,
+    Millis, Name, Position, Time,
     ledger::{
-        self, AsOf, Change, EntryInfo, EntryKind, ExceededLimit, Extend, Finalization, FinalizationReply,
-        Finish, HeldLimitInfo, Hold, HoldReply, HoldState, LimitInfo, NewLimit, OperationFilter,
-        OperationInfo, Patch, Refusal, RefusedHold, Reply, Transfer, Value, ValuesReply,
+        self, AsOf, Change, Entry, EntryType, ExceededLimit, Extend, Finalization, FinalizationReply, Finish,
+        Hold, HoldReply, HoldState, LimitValue, NewLimit, Operation, OperationFilter, OperationHold, Patch,
+        Refusal, RefusedHold, Reply, State, Transfer, ValuesReply,
     },
 };
 use std::{cmp::Ordering, collections::BTreeMap};
@@ -48,7 +48,7 @@ struct Event {
     time: u64,
     operation: Name,
     limit: LimitId,
-    kind: EntryKind,
+    kind: EntryType,
     /// The value that the entry shows.
     value: i64,
     /// The change of the sum of open holds, and of the committed sum.
@@ -78,7 +78,7 @@ pub(super) fn shifts(order: Order, expected: &Answer, actual: &Answer) -> Vec<u6
 
 fn positions(answer: &Answer) -> Vec<u64> {
     match answer {
-        Ok(Reply::Limit(info)) => vec![info.created_at.0],
+        Ok(Reply::Limit(info)) => vec![info.created_position.0],
         Ok(Reply::Hold(reply)) => vec![reply.position.0],
         Ok(Reply::Finalization(reply)) => vec![reply.position.0],
         Ok(Reply::Values(reply)) => vec![reply.position.0],
@@ -125,7 +125,7 @@ impl Ledger {
     pub(in crate::model) fn expire_next(&mut self, order: &mut Order) {
         let Some(expiry) = self.next_expiry().cloned() else { return };
         let ends = self.expiring(&expiry);
-        self.end(order, expiry.due, &expiry.operation, &ends, EntryKind::Expiry);
+        self.end(order, expiry.due, &expiry.operation, &ends, EntryType::Expiry);
     }
 
     /// The limits in which this ends holds.
@@ -168,7 +168,7 @@ impl Ledger {
             ledger::Command::DeleteLimit(name) => {
                 self.must_exist([name])?;
                 let id = self.id(name).unwrap();
-                let open = self.log.iter().filter(|event| event.limit == id && event.kind == EntryKind::Hold);
+                let open = self.log.iter().filter(|event| event.limit == id && event.kind == EntryType::Hold);
                 let open = open.filter(|hold| self.state_of(hold) == HoldState::Held).count() as u64;
                 if open > 0 {
                     return Err(Refusal::LimitInUse { limit_name: name.clone(), open_holds: open });
@@ -185,7 +185,8 @@ impl Ledger {
             ledger::Command::ListLimits(page) => {
                 let names = self.names_after(page.after.as_ref());
                 let items = names.iter().take(page.limit()).map(|name| self.info(name)).collect();
-                Ok(Reply::Limits { items, more: names.len() > page.limit() })
+                let next = (names.len() > page.limit()).then(|| names[page.limit() - 1].clone());
+                Ok(Reply::Limits(Listed { items, next }))
             }
             ledger::Command::Transfer(transfer) => self.transfer(order, now, transfer),
             ledger::Command::Batch(_) => unreachable!("a batch is executed item by item"),
@@ -223,7 +224,7 @@ impl Ledger {
                     events.filter(|event| after.is_none_or(|a| event.position > a)).collect();
                 let entry = |event: &&Event| {
                     let value = self.value(id, event.position);
-                    EntryInfo {
+                    Entry {
                         position: Position(event.position),
                         time: Time(event.time),
                         operation_id: event.operation.clone(),
@@ -231,11 +232,12 @@ impl Ledger {
                         value: event.value,
                         commit_value: value.commit_value,
                         hold_value: value.hold_value,
+                        total_value: value.total_value,
                     }
                 };
                 let items = events.iter().take(page.limit()).map(entry).collect();
                 let next = (events.len() > page.limit()).then(|| Position(events[page.limit() - 1].position));
-                Ok(Reply::Entries { items, next })
+                Ok(Reply::Entries(Listed { items, next }))
             }
         }
     }
@@ -327,7 +329,7 @@ impl Ledger {
         }
         for hold in open {
             let is_it = |event: &&mut Event| {
-                event.kind == EntryKind::Hold && event.operation == *id && event.limit == hold.limit
+                event.kind == EntryType::Hold && event.operation == *id && event.limit == hold.limit
             };
             self.log.iter_mut().find(is_it).unwrap().expires_at = expires_at;
             self.expiries.retain(|expiry| expiry.position != hold.position);
@@ -346,8 +348,8 @@ impl Ledger {
     ) -> Result<FinalizationReply, Refusal> {
         let id = request.operation_id();
         let kind = match request.finish() {
-            Finish::Commit => EntryKind::Commit,
-            Finish::Rollback => EntryKind::Rollback,
+            Finish::Commit => EntryType::Commit,
+            Finish::Rollback => EntryType::Rollback,
         };
         let reply = |this: &Ledger, limits: &[LimitId], position: u64| FinalizationReply {
             operation_id: id.clone(),
@@ -446,7 +448,7 @@ impl Ledger {
                 time: now,
                 operation: id.clone(),
                 limit: self.id(&change.limit_name).expect("it exists or was just created"),
-                kind: EntryKind::Hold,
+                kind: EntryType::Hold,
                 value: change.value,
                 held: i128::from(change.value),
                 committed: 0,
@@ -462,17 +464,17 @@ impl Ledger {
         time: u64,
         id: &Name,
         ends: &[(LimitId, i64)],
-        kind: EntryKind,
+        kind: EntryType,
     ) -> u64 {
         order.advance();
         for (limit, committed) in ends {
             let (hold, _) = self.hold_in(id, *limit).unwrap();
-            let is_commit = kind == EntryKind::Commit;
+            let is_commit = kind == EntryType::Commit;
             let is_over = is_commit && !is_within(*committed, hold.value);
             self.log.push(Event {
                 position: order.position,
                 time,
-                kind: if is_over { EntryKind::Overage } else { kind },
+                kind: if is_over { EntryType::Overage } else { kind },
                 value: if is_commit { *committed } else { hold.value },
                 held: -i128::from(hold.value),
                 committed: i128::from(*committed),
@@ -522,7 +524,7 @@ impl Ledger {
 
     /// The operation's hold events, in order.
     fn holds(&self, id: &Name) -> Vec<Event> {
-        let events = self.log.iter().filter(|event| event.operation == *id && event.kind == EntryKind::Hold);
+        let events = self.log.iter().filter(|event| event.operation == *id && event.kind == EntryType::Hold);
         events.cloned().collect()
     }
 
@@ -546,13 +548,13 @@ impl Ledger {
             Some(end) => {
                 let at = Position(end.position);
                 match end.kind {
-                    EntryKind::Commit | EntryKind::Overage => HoldState::Committed { value: end.value, at },
-                    kind => HoldState::RolledBack { at, expired: kind == EntryKind::Expiry },
+                    EntryType::Commit | EntryType::Overage => HoldState::Committed { value: end.value, at },
+                    kind => HoldState::RolledBack { at, expired: kind == EntryType::Expiry },
                 }
             }
         };
         // Only a decision that was not committed can be recorded later.
-        let is_late = ends.len() == 2 && ends[0].committed == 0 && ends[1].kind == EntryKind::Overage;
+        let is_late = ends.len() == 2 && ends[0].committed == 0 && ends[1].kind == EntryType::Overage;
         assert!(ends.len() < 2 || is_late, "a hold ends once");
         Some((hold, state))
     }
@@ -568,60 +570,84 @@ impl Ledger {
         let open: Vec<i128> = self
             .log
             .iter()
-            .filter(|event| event.limit == id && event.kind == EntryKind::Hold)
+            .filter(|event| event.limit == id && event.kind == EntryType::Hold)
             .filter(|event| self.state_of(event) == HoldState::Held)
             .map(|event| event.held)
             .collect();
         (commit, open.iter().filter(|v| **v > 0).sum(), open.iter().filter(|v| **v < 0).sum())
     }
 
-    fn value(&self, limit: LimitId, position: u64) -> Value {
+    fn value(&self, limit: LimitId, position: u64) -> LimitValue {
         let events = || self.log.iter().filter(|event| event.limit == limit && event.position <= position);
         let terms = &self.limits[limit].terms;
-        Value {
+        let commit_value = events().map(|event| event.committed).sum::<i128>();
+        let hold_value = events().map(|event| event.held).sum::<i128>();
+        LimitValue {
             limit_name: terms.name.clone(),
             limit_id: terms.limit_id.clone(),
-            commit_value: events().map(|event| event.committed).sum::<i128>().try_into().unwrap(),
-            hold_value: events().map(|event| event.held).sum::<i128>().try_into().unwrap(),
+            commit_value: commit_value.try_into().unwrap(),
+            hold_value: hold_value.try_into().unwrap(),
+            total_value: (commit_value + hold_value).try_into().unwrap(),
         }
     }
 
-    fn values(&self, limits: &[LimitId], position: u64) -> Vec<Value> {
+    fn values(&self, limits: &[LimitId], position: u64) -> Vec<LimitValue> {
         limits.iter().map(|limit| self.value(*limit, position)).collect()
     }
 
-    fn info(&self, name: &Name) -> LimitInfo {
+    fn info(&self, name: &Name) -> ledger::Limit {
         let id = self.id(name).unwrap();
         let limit = &self.limits[id];
         let (commit, up, _) = self.sums(name);
-        LimitInfo {
-            value: self.value(id, u64::MAX),
+        let value = self.value(id, u64::MAX);
+        ledger::Limit {
+            name: value.limit_name,
+            limit_id: value.limit_id,
             context: limit.terms.context.clone(),
             ceiling: limit.terms.ceiling,
-            created_at: Position(limit.created_at),
+            commit_value: value.commit_value,
+            hold_value: value.hold_value,
+            total_value: value.total_value,
+            created_position: Position(limit.created_at),
             available: limit.terms.ceiling.map(|ceiling| available(ceiling, commit, up)),
         }
     }
 
-    fn operation(&self, now: u64, id: &Name) -> OperationInfo {
-        let holds = self.holds(id).into_iter().map(|hold| HeldLimitInfo {
+    fn operation(&self, now: u64, id: &Name) -> Operation {
+        let holds: Vec<OperationHold> =
+            self.holds(id).into_iter().map(|hold| self.operation_hold(now, id, &hold)).collect();
+        let any = |state| holds.iter().any(|hold| hold.state == state);
+        let state = match (any(State::Held), any(State::Committed)) {
+            (true, _) => State::Held,
+            (false, true) => State::Committed,
+            (false, false) => State::RolledBack,
+        };
+        Operation { operation_id: id.clone(), position: Position(self.view(id).unwrap()), state, holds }
+    }
+
+    fn operation_hold(&self, now: u64, id: &Name, hold: &Event) -> OperationHold {
+        let state = self.state_of(hold);
+        let is_open = state == HoldState::Held;
+        let reserved = self.reserved.get(id).copied().filter(|_| is_open);
+        let expires_at = hold.expires_at.or(reserved);
+        let (state, committed_value, final_position, expired) = match state {
+            HoldState::Held => (State::Held, None, None, false),
+            HoldState::Committed { value, at } => (State::Committed, Some(value), Some(at), false),
+            HoldState::RolledBack { at, expired } => (State::RolledBack, None, Some(at), expired),
+        };
+        OperationHold {
             limit_name: self.limits[hold.limit].terms.name.clone(),
             limit_id: self.limits[hold.limit].terms.limit_id.clone(),
-            value: hold.value,
-            position: Position(hold.position),
+            deleted: self.limits[hold.limit].is_deleted,
+            state,
+            held_value: hold.value,
+            committed_value,
             held_at: Time(hold.time),
-            expires_at: match self.state_of(&hold) {
-                HoldState::Held => hold.expires_at.or_else(|| self.reserved.get(id).copied()).map(Time),
-                _ => hold.expires_at.map(Time),
-            },
-            state: self.state_of(&hold),
-            is_deleted: self.limits[hold.limit].is_deleted,
-        });
-        OperationInfo {
-            operation_id: id.clone(),
-            position: Position(self.view(id).unwrap()),
-            holds: holds.collect(),
-            now: Time(now),
+            hold_position: Position(hold.position),
+            final_position,
+            expires_at: expires_at.map(Time),
+            expires_in_ms: expires_at.filter(|_| is_open).map(|time| Millis(time.saturating_sub(now))),
+            expired,
         }
     }
 
@@ -631,7 +657,7 @@ impl Ledger {
         now: u64,
         filter: &OperationFilter,
         page: &Page<Name>,
-        shown: &Listed<OperationInfo, Name>,
+        shown: &Listed<Operation, Name>,
     ) -> Answer {
         let in_limit = match &filter.limit_name {
             Some(name) => {
@@ -655,11 +681,11 @@ impl Ledger {
     }
 
     /// The limits nearest to their ceilings among those up to the last one that `shown` covers.
-    fn limits_by_use(&self, page: &Page<Name>, shown: &Listed<LimitInfo, Name>) -> Reply {
+    fn limits_by_use(&self, page: &Page<Name>, shown: &Listed<ledger::Limit, Name>) -> Reply {
         let mut names = self.names_after(page.after.as_ref());
         let next = shown.next.clone().filter(|next| names.contains(next));
         names.retain(|name| next.as_ref().is_none_or(|next| name <= next));
-        let mut items: Vec<LimitInfo> = names.iter().map(|name| self.info(name)).collect();
+        let mut items: Vec<ledger::Limit> = names.iter().map(|name| self.info(name)).collect();
         items.sort_by(by_use);
         items.truncate(page.limit());
         Reply::LimitsByUse(Listed { items, next })
@@ -673,21 +699,21 @@ fn available(ceiling: i64, commit: i128, up: i128) -> i64 {
 }
 
 /// Limits in which nothing can be held, then by the part of the ceiling that is left, then those without a ceiling.
-fn by_use(a: &LimitInfo, b: &LimitInfo) -> Ordering {
-    let group = |limit: &LimitInfo| match (limit.ceiling, limit.available) {
+fn by_use(a: &ledger::Limit, b: &ledger::Limit) -> Ordering {
+    let group = |limit: &ledger::Limit| match (limit.ceiling, limit.available) {
         (None, _) => 3,
         (_, Some(0)) => 0,
         (Some(ceiling), _) if ceiling > 0 => 1,
         _ => 2,
     };
-    let left = |limit: &LimitInfo| i128::from(limit.available.unwrap_or(0));
+    let left = |limit: &ledger::Limit| i128::from(limit.available.unwrap_or(0));
     // The part of the ceiling, over the product of both ceilings as the common denominator.
-    let scaled = |limit: &LimitInfo, other: &LimitInfo| match group(limit) {
+    let scaled = |limit: &ledger::Limit, other: &ledger::Limit| match group(limit) {
         1 => left(limit) * i128::from(other.ceiling.unwrap()),
         _ => left(limit),
     };
     let by_part = || if group(a) == group(b) { scaled(a, b).cmp(&scaled(b, a)) } else { Ordering::Equal };
-    group(a).cmp(&group(b)).then_with(by_part).then_with(|| a.value.limit_name.cmp(&b.value.limit_name))
+    group(a).cmp(&group(b)).then_with(by_part).then_with(|| a.name.cmp(&b.name))
 }
 
 fn not_found(id: &Name, limit_name: Option<&Name>, state: Option<HoldState>) -> Refusal {

@@ -4,7 +4,7 @@ use super::{Event, ExceededLimit, Ledger, available};
 use crate::model::Order;
 use limina_engine::{
     Name, Quota, QuotaExceeded,
-    ledger::{Change, EntryKind, RefusedHold, Value},
+    ledger::{Change, EntryType, LimitValue, RefusedHold},
 };
 
 impl Ledger {
@@ -59,7 +59,7 @@ impl Ledger {
         at: u64,
         id: &Name,
         committed: Option<&[i64]>,
-        kind: EntryKind,
+        kind: EntryType,
     ) {
         let holds = self.holds(id).into_iter().enumerate();
         let value = |place: usize| committed.map_or(0, |values| values[place]);
@@ -74,7 +74,7 @@ impl Ledger {
             self.log.push(Event {
                 position: order.position,
                 time: now,
-                kind: EntryKind::Overage,
+                kind: EntryType::Overage,
                 value: *value,
                 held: 0,
                 committed: i128::from(*value),
@@ -84,21 +84,26 @@ impl Ledger {
     }
 
     /// The values of the limits in which the operation holds or held.
-    pub(in crate::model) fn values_of(&self, id: &Name) -> Vec<Value> {
+    pub(in crate::model) fn values_of(&self, id: &Name) -> Vec<LimitValue> {
         self.holds(id).into_iter().map(|hold| self.value(hold.limit, u64::MAX)).collect()
     }
 
     /// The values of the limits as they would be with these holds.
-    pub(in crate::model) fn values_with(&self, changes: &[Change]) -> Vec<Value> {
+    pub(in crate::model) fn values_with(&self, changes: &[Change]) -> Vec<LimitValue> {
         let value = |change: &Change| {
-            let nothing = Value {
+            let nothing = LimitValue {
                 limit_name: change.limit_name.clone(),
                 limit_id: change.limit_id.clone(),
                 commit_value: 0,
                 hold_value: 0,
+                total_value: 0,
             };
             let now = self.id(&change.limit_name).map_or(nothing, |limit| self.value(limit, u64::MAX));
-            Value { hold_value: now.hold_value + change.value, ..now }
+            LimitValue {
+                hold_value: now.hold_value + change.value,
+                total_value: now.total_value + change.value,
+                ..now
+            }
         };
         changes.iter().map(value).collect()
     }

@@ -1,0 +1,18 @@
+//! Heartbeats of locks and of leases.
+
+#[cfg(feature = "openapi")]
+use crate::Name;
+use alloc::borrow::Cow;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// `POST /locks/{lock_id}/heartbeat` and `POST /limiter/leases/{lease_id}/heartbeat`: hold the lock or the lease for its whole
+/// ttl from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat<'a> {
+    /// The `session_id` that was granted together with the lock or the lease.
+    #[serde(borrow)]
+    #[schema(value_type = Name)]
+    pub session_id: Cow<'a, str>,
+}
