@@ -11,7 +11,7 @@ use crate::{
 use limina_engine::{
     KeyValues, Name,
     key_values::Value,
-    limiter::{CheckSet, Decision, EntryMode, Limit, LimitStatus, MAX_COUNT, RequestLimit, SetEntry, Take},
+    limiter::{CheckSet, Checked, EntryMode, Limit, LimitStatus, MAX_COUNT, RequestLimit, SetEntry, Take},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -167,7 +167,7 @@ impl<'a> Plan<'a> {
 
     /// Whether every limit that was asked for is among those of the decision. Otherwise the namespace does not have the rules of the
     /// configuration with which this plan was made, and the decision means nothing.
-    pub fn has_all_rules(&self, decision: &Decision) -> bool {
+    pub fn has_all_rules(&self, decision: &Checked) -> bool {
         self.asked().all(|(_, asked)| {
             let is_own =
                 |limit: &LimitStatus| limit.entry == asked.entry && limit.rule.as_ref() == asked.rule;
@@ -176,7 +176,7 @@ impl<'a> Plan<'a> {
     }
 
     /// The response for the limiter's decision.
-    pub fn respond(&self, decision: Option<&Decision>) -> RateLimitResponse {
+    pub fn respond(&self, decision: Option<&Checked>) -> RateLimitResponse {
         let is_allowed = decision.is_none_or(|decision| decision.allowed);
         let limits = decision.map_or(&[][..], |decision| &decision.limits);
         let statuses: Vec<DescriptorStatus> =

@@ -1,6 +1,6 @@
 //! What requests ask, and how decisions are answered.
 
-use limina_engine::limiter::{Decision, EntryMode, Limit, LimitStatus};
+use limina_engine::limiter::{Checked, EntryMode, Limit, LimitStatus};
 use limina_envoy::{
     Config, CountRefused, Plan, load,
     messages::{
@@ -205,7 +205,7 @@ fn respond(request: &RateLimitRequest, allowed: bool, limits: &[(u32, u64, u64, 
         waiting: 0,
     };
     let decision =
-        Decision { allowed, reported: false, limits: limits.iter().map(status).collect(), retry_after: None };
+        Checked { allowed, reported: false, limits: limits.iter().map(status).collect(), retry_after: None };
     plan.respond(set.is_some().then_some(&decision))
 }
 

@@ -5,7 +5,7 @@
 use crate::harness::{self, Bench, Step};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
-    limiter::{self, Check, CounterId, CounterInfo, Decision, Refusal, Reply, Take},
+    limiter::{self, Check, Checked, CounterId, CounterInfo, Refusal, Reply, Take},
     selection::Query,
 };
 use limina_sim::{random::Random, workload::LimiterWorkload};
@@ -105,7 +105,7 @@ fn answer(bench: &mut Bench, command: limiter::Command) -> Result<Result<Reply, 
 }
 
 /// `None` if a quota refuses the check.
-fn check(bench: &mut Bench, entries: &[Take], dry_run: bool) -> Result<Option<Decision>, String> {
+fn check(bench: &mut Bench, entries: &[Take], dry_run: bool) -> Result<Option<Checked>, String> {
     let check = Check::new(entries.to_vec()).expect("a valid check").with_dry_run(dry_run);
     match answer(bench, limiter::Command::Check(check))? {
         Ok(Reply::Allowed(decision)) | Err(Refusal::LimitReached(decision)) => Ok(Some(decision)),

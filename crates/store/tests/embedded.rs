@@ -93,6 +93,37 @@ async fn discarded_records_give_their_space_back_at_once() {
     assert_eq!(store.scan(SHARD, key(0), key(100), 100_000).await.expect("scan").len(), left + 10);
 }
 
+/// Many records that are removed one by one, as the sweep of a namespace does, give their space back with the checkpoint that has
+/// the removals. Others stay.
+#[tokio::test]
+async fn removed_records_give_their_space_back_with_the_next_checkpoint() {
+    const REMOVED: u32 = 120_000;
+    let directory = directory();
+    let store = Arc::new(Embedded::open(directory.path(), options()).expect("open"));
+    let shard = shard(&store).await.expect("shard");
+    let value = |number| Some(Bytes::from(format!("{number}").repeat(8)));
+    let records = (0..REMOVED + 10).map(|number| Record { key: key(number), value: value(number) });
+    shard.append(Seq(1), records.collect::<Vec<_>>()).await.expect("append");
+    shard.checkpoint().await.expect("checkpoint");
+    let table = directory.path().join("table/keyspaces");
+    let before = table_bytes(&table);
+    let removals = (0..REMOVED).map(|number| Record { key: key(number), value: None });
+    shard.append(Seq(2), removals.collect::<Vec<_>>()).await.expect("append");
+    shard.checkpoint().await.expect("checkpoint");
+    // fjall deletes the files a moment later.
+    let begun = Instant::now();
+    while table_bytes(&table) * 4 > before {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{before} bytes, and {} now", table_bytes(&table));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(shard);
+    store.close().await.expect("close");
+    drop(store);
+    let store = Arc::new(Embedded::open(directory.path(), options()).expect("open"));
+    let left = store.scan(SHARD, key(0), key(u32::MAX), 100).await.expect("scan");
+    assert_eq!(left.len(), 10);
+}
+
 /// A store with records in the table, from several ingestions, and some only in the journal.
 async fn fill(directory: &Path, checkpoints: bool) {
     let store = Arc::new(Embedded::open(directory, options()).expect("open"));

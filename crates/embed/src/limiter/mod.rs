@@ -27,7 +27,7 @@ mod args;
 
 pub use args::{Check, NewLease, Override, OverridePatch, Rule, RulePatch};
 pub use limina_engine::limiter::{
-    ChangedRule, CounterId, CounterInfo, Decision, Durability, GroupInfo, LeaseInfo, Limit, LimitStatus,
+    ChangedRule, Checked, CounterId, CounterInfo, Durability, GroupInfo, LeaseInfo, Limit, LimitStatus,
     ManagedRule, OverrideInfo, Refusal, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo,
     SetChanges, SetConflict, SetOverrides, Usage, Window,
 };
@@ -60,7 +60,7 @@ pub struct LeaseTaken {
     /// The secret that extensions and the release need, together with the id of the lease.
     pub session: Name,
     /// Every limit that applied.
-    pub decision: Decision,
+    pub decision: Checked,
 }
 
 /// A counter that was moved, and the check that allowed it.
@@ -69,7 +69,7 @@ pub struct CounterMoved {
     /// The counter afterwards.
     pub counter: CounterInfo,
     /// Every limit that applied; none if something was given back.
-    pub decision: Decision,
+    pub decision: Checked,
 }
 
 impl Limiter {
@@ -85,18 +85,18 @@ impl Limiter {
 
     /// Takes from every limit that applies, or from none. If a limit refuses, this returns [`Refusal::LimitReached`] with
     /// the same facts as a success.
-    pub async fn check(&self, check: impl Into<Check>) -> Result<Decision> {
+    pub async fn check(&self, check: impl Into<Check>) -> Result<Checked> {
         let command = Command::Check(check.into().build()?);
         reply!(self.call(command).await, Reply::Allowed(decision) => decision)
     }
 
-    /// Several checks in order, each on its own. The decisions are in the same order; [`Decision::allowed`] says which checks
+    /// Several checks in order, each on its own. The decisions are in the same order; [`Checked::allowed`] says which checks
     /// passed. A check that is refused for another reason has no decision: [`Refusal::NoRuleApplies`] or
     /// [`Refusal::QuotaExceeded`].
     pub async fn check_batch(
         &self,
         checks: impl IntoIterator<Item = Check>,
-    ) -> Result<Vec<std::result::Result<Decision, Refusal>>> {
+    ) -> Result<Vec<std::result::Result<Checked, Refusal>>> {
         let check = |(index, check): (usize, Check)| {
             check.build().map_err(|invalid| invalid.within_item("checks", index))
         };

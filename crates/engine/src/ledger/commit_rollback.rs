@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use limina_api::ledger::FinalizationReply;
 
 /// The decision, made before anything is changed.
-enum Decision {
+enum Plan {
     Refuse(Refusal),
     /// Everything was done by an earlier request. The reply is that of the first one.
     Repeat(FinalizationReply),
@@ -38,9 +38,9 @@ pub(super) fn apply(
     request: &Finalization,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
     match turn.view().read(|reader| decide(ledger, reader, turn.view(), request))? {
-        Decision::Refuse(refusal) => Ok(Err(refusal)),
-        Decision::Repeat(reply) => Ok(Ok(Reply::Finalization(reply))),
-        Decision::Finish { operation, ends, limits } => {
+        Plan::Refuse(refusal) => Ok(Err(refusal)),
+        Plan::Repeat(reply) => Ok(Ok(Reply::Finalization(reply))),
+        Plan::Finish { operation, ends, limits } => {
             let id = &request.operation_id;
             let kind = match request.finish {
                 Finish::Commit => EntryKind::Commit,
@@ -59,18 +59,18 @@ fn decide(
     reader: &Reader<'_>,
     view: View<'_>,
     request: &Finalization,
-) -> Result<Decision, ReadError> {
+) -> Result<Plan, ReadError> {
     let id = &request.operation_id;
     let numbers = match &request.changes {
         None => None,
         Some(changes) => match limits::find_all(ledger, changes.iter().map(|change| &change.limit_name)) {
             Ok(numbers) => Some(numbers),
-            Err(refusal) => return Ok(Decision::Refuse(refusal)),
+            Err(refusal) => return Ok(Plan::Refuse(refusal)),
         },
     };
     let not_found = |limit_name: Option<&Name>, state: Option<HoldState>| {
         let (operation_id, limit_name) = (id.clone(), limit_name.cloned());
-        Ok(Decision::Refuse(Refusal::OperationNotFound { operation_id, limit_name, state }))
+        Ok(Plan::Refuse(Refusal::OperationNotFound { operation_id, limit_name, state }))
     };
     let Some(operation) = operations::find(ledger, reader, view.namespace, id)? else {
         return not_found(None, None);
@@ -102,7 +102,7 @@ fn decide(
             continue;
         }
         if request.finish == Finish::Commit && !is_within(*value, hold.value) {
-            return Ok(Decision::Refuse(Refusal::CommitExceedsHold {
+            return Ok(Plan::Refuse(Refusal::CommitExceedsHold {
                 operation_id: id.clone(),
                 limit_name: ledger.limit(hold.limit).terms.name.clone(),
                 held: hold.value,
@@ -112,7 +112,7 @@ fn decide(
         ends.push((*index, *value));
     }
     if !ends.is_empty() {
-        return Ok(Decision::Finish { operation, ends, limits: numbers });
+        return Ok(Plan::Finish { operation, ends, limits: numbers });
     }
     let last = wanted.iter().filter_map(|(index, _)| finished_at(operation.holds[*index].state)).max();
     repeat(ledger, reader, view, id, &numbers, last.ok_or(ReadError::Unreadable)?)
@@ -126,7 +126,7 @@ fn decide_all(
     view: View<'_>,
     request: &Finalization,
     operation: Operation,
-) -> Result<Decision, ReadError> {
+) -> Result<Plan, ReadError> {
     let (ends, limits): (Vec<_>, Vec<_>) = operation
         .holds
         .iter()
@@ -137,7 +137,7 @@ fn decide_all(
         })
         .unzip();
     if !ends.is_empty() {
-        return Ok(Decision::Finish { operation, ends, limits });
+        return Ok(Plan::Finish { operation, ends, limits });
     }
     let this_way = || operation.holds.iter().filter(|hold| finish_of(hold.state) == Some(request.finish));
     match this_way().filter_map(|hold| finished_at(hold.state)).max() {
@@ -150,7 +150,7 @@ fn decide_all(
                 .collect();
             repeat(ledger, reader, view, &request.operation_id, &limits, last)
         }
-        None => Ok(Decision::Refuse(Refusal::OperationNotFound {
+        None => Ok(Plan::Refuse(Refusal::OperationNotFound {
             operation_id: request.operation_id.clone(),
             limit_name: None,
             state: operation.holds.first().map(|hold| hold.state),
@@ -165,9 +165,9 @@ fn repeat(
     id: &Name,
     limits: &[u32],
     position: Position,
-) -> Result<Decision, ReadError> {
+) -> Result<Plan, ReadError> {
     let values = values::as_of(ledger, reader, view.namespace, limits, position)?;
-    Ok(Decision::Repeat(FinalizationReply { operation_id: id.clone(), position, values }))
+    Ok(Plan::Repeat(FinalizationReply { operation_id: id.clone(), position, values }))
 }
 
 pub(super) fn execute(

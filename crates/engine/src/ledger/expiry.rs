@@ -15,7 +15,7 @@ use crate::{
 use alloc::collections::BTreeSet;
 
 /// The decision, made before anything is changed.
-enum Decision {
+enum Plan {
     Refuse(Refusal),
     Extend {
         /// The operation as it was.
@@ -42,21 +42,17 @@ pub(super) fn extend(
         let Some(before) = found.as_ref().filter(|operation| operation.is_open()).cloned() else {
             let state = found.and_then(|operation| operation.holds.first().map(|hold| hold.state));
             let operation_id = id.clone();
-            return Ok(Decision::Refuse(Refusal::OperationNotFound {
-                operation_id,
-                limit_name: None,
-                state,
-            }));
+            return Ok(Plan::Refuse(Refusal::OperationNotFound { operation_id, limit_name: None, state }));
         };
         let mut after = before.clone();
         let open = after.holds.iter_mut().filter(|hold| hold.state == HoldState::Held);
         open.for_each(|hold| hold.expires_at = expires_at);
         let reply = after.info(ledger, reader, view, id)?;
-        Ok(Decision::Extend { before, after, reply })
+        Ok(Plan::Extend { before, after, reply })
     })?;
     let (before, after, reply) = match decision {
-        Decision::Refuse(refusal) => return Ok(Err(refusal)),
-        Decision::Extend { before, after, reply } => (before, after, reply),
+        Plan::Refuse(refusal) => return Ok(Err(refusal)),
+        Plan::Extend { before, after, reply } => (before, after, reply),
     };
     let (old, new) = (expiries(&before), expiries(&after));
     let more = new.len().saturating_sub(old.len()) as u64 * expiry_bytes(id);

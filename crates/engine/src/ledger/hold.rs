@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 use limina_api::ledger::HoldReply;
 
 /// The decision, made before anything is changed.
-enum Decision {
+enum Plan {
     Refuse(Refusal),
     /// Everything is held already. The reply is that of the first request.
     Repeat(HoldReply),
@@ -40,9 +40,9 @@ pub(super) fn apply(
     hold: &Hold,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
     match turn.view().read(|reader| decide(ledger, reader, turn.view(), hold))? {
-        Decision::Refuse(refusal) => Ok(Err(refusal)),
-        Decision::Repeat(reply) => Ok(Ok(Reply::Hold(reply))),
-        Decision::Hold { numbers, operation, fresh, skipped } => {
+        Plan::Refuse(refusal) => Ok(Err(refusal)),
+        Plan::Repeat(reply) => Ok(Ok(Reply::Hold(reply))),
+        Plan::Hold { numbers, operation, fresh, skipped } => {
             if let Err(exceeded) = check_quotas(ledger, turn, hold) {
                 return Ok(Err(exceeded.into()));
             }
@@ -52,8 +52,8 @@ pub(super) fn apply(
 }
 
 /// The checks, in the order in which the contract states the errors.
-fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> Result<Decision, ReadError> {
-    let refuse = |refusal| Ok(Decision::Refuse(refusal));
+fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> Result<Plan, ReadError> {
+    let refuse = |refusal| Ok(Plan::Refuse(refusal));
     let numbers = numbers_of(ledger, hold);
     if !hold.create_missing && numbers.contains(&None) {
         let missing = hold.changes.iter().zip(&numbers).filter(|(_, number)| number.is_none());
@@ -96,7 +96,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
         let numbers: Vec<u32> = numbers.into_iter().flatten().collect();
         let values = values::as_of_operation(ledger, reader, view.namespace, &numbers, operation)?;
         let position = operation.view;
-        return Ok(Decision::Repeat(HoldReply { operation_id: operation_id(), position, values, skipped }));
+        return Ok(Plan::Repeat(HoldReply { operation_id: operation_id(), position, values, skipped }));
     }
     let touched = operation.as_ref().map_or(0, |operation| operation.holds.len());
     if touched + fresh.len() > MAX_LIMITS_PER_OPERATION {
@@ -117,7 +117,7 @@ fn decide(ledger: &Ledger, reader: &Reader<'_>, view: View<'_>, hold: &Hold) -> 
     if !overflowing.is_empty() {
         return refuse(Refusal::ValueOverflow { limit_names: overflowing });
     }
-    Ok(Decision::Hold { numbers, operation, fresh, skipped })
+    Ok(Plan::Hold { numbers, operation, fresh, skipped })
 }
 
 /// Why the limit with this number refuses the change. Without a number, the limit would be created.

@@ -3,7 +3,7 @@
 use super::{
     check::{self, TakeKind},
     check_request::Take,
-    reply::{Decision, Refusal, Reply},
+    reply::{Checked, Refusal, Reply},
     state::Limiter,
 };
 use crate::{
@@ -22,7 +22,7 @@ pub(super) fn move_by(
 ) -> Result<Result<Reply, Refusal>, TooLarge> {
     let decision = if by < 0 {
         give_back(limiter, turn, key_values, by.unsigned_abs());
-        Ok(Decision::without_limits(true))
+        Ok(Checked::without_limits(true))
     } else {
         let entry = Take { key_values: key_values.clone(), hits: by, limit: None };
         let entries = core::slice::from_ref(&entry);

@@ -7,7 +7,7 @@ use super::{
     check_request::{Check, CheckMode, Take},
     counters::Counter,
     groups::{GroupOwner, WriteWhen},
-    reply::{Answer, Decision, LimitStatus, Refusal, Reply},
+    reply::{Answer, Checked, LimitStatus, Refusal, Reply},
     slot_queues::{FIRST, LAST},
     state::Limiter,
     terms::Limit,
@@ -59,13 +59,13 @@ impl TakeKind {
 /// A decision, and whether it may be released before its batch is durable.
 pub(super) struct CheckResult {
     /// The decision, allowed or not; or why no limit was asked.
-    pub(super) decision: Result<Decision, Refusal>,
+    pub(super) decision: Result<Checked, Refusal>,
     pub(super) is_relaxed: bool,
 }
 
 impl CheckResult {
     /// The decision if nothing refuses.
-    pub(super) fn allowed_or_refused(self) -> Result<Decision, Refusal> {
+    pub(super) fn allowed_or_refused(self) -> Result<Checked, Refusal> {
         match self.decision {
             Ok(decision) if !decision.is_refused() => Ok(decision),
             Ok(decision) => Err(Refusal::LimitReached(decision)),
@@ -163,7 +163,7 @@ pub(super) fn decide_touched(
     let retry_after =
         if is_refused && !is_report { retry_after(limiter, now, entries, &groups) } else { None };
     let limits = statuses(limiter, now, groups, entries.len() > 1, kind.place());
-    let decision = Decision { allowed: !is_refused, reported: is_report, limits, retry_after };
+    let decision = Checked { allowed: !is_refused, reported: is_report, limits, retry_after };
     CheckResult { decision: Ok(decision), is_relaxed }
 }
 

@@ -7,7 +7,7 @@
 use super::{
     check::{CheckResult, TakeKind, decide_touched},
     check_request::Check,
-    reply::{Decision, Refusal, Reply},
+    reply::{Checked, Refusal, Reply},
     state::Limiter,
     touched_groups::{TouchedGroups, look_up},
 };
@@ -31,7 +31,7 @@ pub(crate) struct Progress {
     measured: usize,
     /// What the answer may still grow by. `None` before the first check is measured.
     answer: Option<AnswerBudget>,
-    decisions: Vec<Result<Decision, Refusal>>,
+    decisions: Vec<Result<Checked, Refusal>>,
     /// Whether a decision must be durable before the batch is answered.
     is_durable: bool,
 }

@@ -7,7 +7,7 @@ use super::{
     check::{TakeKind, Undo, check_quotas, is_refused_by, retry_after, statuses, take, undo_all},
     check_request::{CheckMode, CheckSet, EntryMode, Take, Way},
     groups::WriteWhen,
-    reply::{Answer, Decision, Reply},
+    reply::{Answer, Checked, Reply},
     slot_queues::{FIRST, LAST},
     state::Limiter,
     terms::Limit,
@@ -80,7 +80,7 @@ pub(super) fn check_set(
     let retry_after =
         if is_time_known { retry_after(limiter, turn.now, &set.entries, &groups) } else { None };
     let limits = statuses(limiter, turn.now, groups, true, LAST);
-    let decision = Decision { allowed: verdict.allowed, reported: false, limits, retry_after };
+    let decision = Checked { allowed: verdict.allowed, reported: false, limits, retry_after };
     Ok(Answer { result: Ok(Reply::Set(decision)), is_relaxed })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     command::NewLease,
-    reply::{Decision, LeaseInfo, Reply},
+    reply::{Checked, LeaseInfo, Reply},
 };
 use crate::{
     Millis, Name, Position, Time,
@@ -118,7 +118,7 @@ impl Lease {
     }
 
     /// The answer to the client that has taken the lease. No other answer contains the session.
-    pub(super) fn taken(&self, now: Time, decision: Decision) -> Reply {
+    pub(super) fn taken(&self, now: Time, decision: Checked) -> Reply {
         Reply::LeaseTaken { lease: Box::new(self.info(now)), session: self.session.clone(), decision }
     }
 

@@ -5,7 +5,7 @@ use super::{
     command::NewLease,
     keys,
     lease::Lease,
-    reply::{Decision, Refusal, Reply},
+    reply::{Checked, Refusal, Reply},
     state::Limiter,
 };
 use crate::{
@@ -24,12 +24,12 @@ pub(super) fn find_taken(limiter: &Limiter, now: Time, new: &NewLease) -> Option
     let lease = limiter.leases.get(&new.id)?;
     Some(match lease.operation_id.clone() {
         Some(operation_id) => Err(Refusal::PartOfOperation { lease_id: new.id.clone(), operation_id }),
-        None => Ok(lease.taken(now, Decision::without_limits(true))),
+        None => Ok(lease.taken(now, Checked::without_limits(true))),
     })
 }
 
 /// Makes the lease. What it holds was taken.
-pub(super) fn make(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewLease, decision: Decision) -> Reply {
+pub(super) fn make(limiter: &mut Limiter, turn: &mut Turn<'_>, new: &NewLease, decision: Checked) -> Reply {
     let lease = Lease {
         id: new.id.clone(),
         session: new.session.clone(),

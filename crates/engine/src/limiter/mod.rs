@@ -64,7 +64,7 @@ pub use group_list::MostUsed;
 pub use parts::{HeldBy, LimitOfCheck};
 pub(crate) use reply::Answer;
 pub use reply::{
-    ChangedRule, CounterId, CounterInfo, Decision, GroupId, GroupInfo, LeaseInfo, LimitStatus, ManagedRule,
+    ChangedRule, Checked, CounterId, CounterInfo, GroupId, GroupInfo, LeaseInfo, LimitStatus, ManagedRule,
     OverrideInfo, Refusal, Reply, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo,
     SetChanges, SetConflict, Usage,
 };

@@ -35,18 +35,18 @@ pub enum Reply {
     /// The rules that apply, sorted by name.
     Matches(Vec<RuleMatch>),
     /// The check is allowed.
-    Allowed(Decision),
+    Allowed(Checked),
     /// One decision for each check, in order, allowed or not. A check that no limit has decided is refused with
     /// [`Refusal::NoRuleApplies`] or [`Refusal::QuotaExceeded`].
-    Batch(Vec<Result<Decision, Refusal>>),
+    Batch(Vec<Result<Checked, Refusal>>),
     /// The decision of a check set, allowed or not. It is no refusal, because a refused set may have counted something.
-    Set(Decision),
+    Set(Checked),
     /// The counter after taking or giving back.
     Moved {
         /// The counter.
         counter: CounterInfo,
         /// The decision of the check. Without limits if something was given back, because then nothing is checked.
-        decision: Decision,
+        decision: Checked,
     },
     /// The counter after it was set.
     Counter(CounterInfo),
@@ -59,7 +59,7 @@ pub enum Reply {
         /// The session secret. Only the holder may see it.
         session: Name,
         /// The decision of the check.
-        decision: Decision,
+        decision: Checked,
     },
     /// A lease as it is now.
     Lease(LeaseInfo),
@@ -171,7 +171,7 @@ pub enum Refusal {
         key_values: KeyValues,
     },
     /// At least one limit refuses. Nothing was taken.
-    LimitReached(Decision),
+    LimitReached(Checked),
     /// The namespace would have more than its quota allows. Nothing has changed.
     QuotaExceeded(QuotaExceeded),
 }
@@ -396,7 +396,7 @@ impl SetConflict {
 
 /// The decision of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Decision {
+pub struct Checked {
     /// Whether the check is allowed or, if it was reported, whether it was within all limits.
     pub allowed: bool,
     /// Whether the check was counted whatever the limits say.
@@ -408,10 +408,10 @@ pub struct Decision {
     pub retry_after: Option<Millis>,
 }
 
-impl Decision {
+impl Checked {
     /// A decision that no limit has made.
-    pub(super) fn without_limits(allowed: bool) -> Decision {
-        Decision { allowed, reported: false, limits: Vec::new(), retry_after: None }
+    pub(super) fn without_limits(allowed: bool) -> Checked {
+        Checked { allowed, reported: false, limits: Vec::new(), retry_after: None }
     }
 
     /// Whether a limit refuses, so that nothing was taken.

@@ -6,7 +6,7 @@ use super::{
     lease::new_lease_bytes,
     lease_waiters::{LeaseWaiter, waiter_bytes},
     leases,
-    reply::{Decision, Refusal, Reply},
+    reply::{Checked, Refusal, Reply},
     slot_queues::{LAST, MAX_WAITING, Slots},
     state::Limiter,
     touched_groups::TouchedGroups,
@@ -128,7 +128,7 @@ pub(crate) fn time_out(limiter: &mut Limiter, turn: &mut Turn<'_>, wait: WaitId,
 
 /// The refusal of a request that waited, if its answer would be too large since rules were created meanwhile.
 fn without_limits() -> Refusal {
-    Refusal::LimitReached(Decision::without_limits(false))
+    Refusal::LimitReached(Checked::without_limits(false))
 }
 
 /// Handles the hang-up of a request: its wait ends, and so does a lease that was returned to no other request.

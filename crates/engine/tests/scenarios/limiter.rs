@@ -7,7 +7,7 @@ use super::{
 use limina_engine::{
     Command, Millis,
     limiter::{
-        self, Change, Check, CheckBatch, CheckSet, CounterChange, CounterId, CounterInfo, Decision,
+        self, Change, Check, CheckBatch, CheckSet, Checked, CounterChange, CounterId, CounterInfo,
         Durability, EntryMode, GroupId, GroupInfo, Limit, LimitStatus, NewLease, NewOverride, NewRule,
         NewRuleSet, OverrideInfo, OverridePatch, Refusal, Reply, RequestLimit, RuleChange, RuleInfo,
         RulePatch, RuleQuery, RuleSetInfo, RuleSetPlan, SetAuthor, SetChanges, SetConflict, SetEntry,
@@ -333,7 +333,7 @@ pub(crate) fn show_limit(limit: &LimitStatus) -> String {
     format!("{rule}{item}{:?} {used}/{of}{reset}{shadow}{waiting}{mark}", limit.group)
 }
 
-fn show_decision(decision: &Decision) -> String {
+fn show_decision(decision: &Checked) -> String {
     let status = |limit| format!("\n{}", show_limit(limit));
     let allowed = match (decision.allowed, decision.reported) {
         (true, false) => "allowed",

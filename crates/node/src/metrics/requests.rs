@@ -14,7 +14,7 @@ pub(crate) struct Metrics {
     pub(crate) queue_depth: Gauge,
     pub(crate) queue_wait_seconds: Histogram,
     pub(crate) abandoned: Counter,
-    decisions: Family<Decision, Counter>,
+    decisions: Family<OutcomeLabel, Counter>,
     unavailable: Family<Reason, Counter>,
     quota_refusals: Family<QuotaLabel, Counter>,
 }
@@ -33,7 +33,7 @@ impl Default for Metrics {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Decision {
+struct OutcomeLabel {
     family: &'static str,
     outcome: &'static str,
 }
@@ -69,7 +69,7 @@ impl Metrics {
     }
 
     pub(crate) fn decided(&self, outcome: &Outcome) {
-        let decision = Decision { family: outcome.family(), outcome: outcome.code() };
+        let decision = OutcomeLabel { family: outcome.family(), outcome: outcome.code() };
         self.decisions.get_or_create(&decision).inc();
         for quota in outcome.exceeded_quotas() {
             self.quota_refusals.get_or_create(&QuotaLabel { quota: quota.name() }).inc();

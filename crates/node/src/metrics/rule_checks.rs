@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use limina_engine::{
     Command, Name, Outcome, Request,
     decisions::{self, BatchItem, Decide},
-    limiter::{self, Decision, LimitOfCheck, LimitStatus, Refusal, Reply},
+    limiter::{self, Checked, LimitOfCheck, LimitStatus, Refusal, Reply},
 };
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -214,13 +214,13 @@ impl RuleChecks {
         }
     }
 
-    fn count_unmatched(&self, namespace: &Name, decision: &Decision) {
+    fn count_unmatched(&self, namespace: &Name, decision: &Checked) {
         if decision.limits.is_empty() {
             self.unmatched.count(namespace);
         }
     }
 
-    fn count_by_rule<'d>(&self, namespace: &Name, decisions: impl IntoIterator<Item = &'d Decision>) {
+    fn count_by_rule<'d>(&self, namespace: &Name, decisions: impl IntoIterator<Item = &'d Checked>) {
         let limits = decisions.into_iter().flat_map(|decision| {
             let is_refused = decision.is_refused();
             decision.limits.iter().map(move |limit| (is_refused, limit))
@@ -291,7 +291,7 @@ mod tests {
     }
 
     /// A decision about limits, each given by its rule, whether it is exceeded, and whether it is a shadow limit.
-    fn decision(limits: &[(&str, bool, bool)]) -> Decision {
+    fn decision(limits: &[(&str, bool, bool)]) -> Checked {
         let limit = |(rule, exceeded, shadow): &(&str, bool, bool)| LimitStatus {
             entry: 0,
             rule: Some(name(rule)),
@@ -307,7 +307,7 @@ mod tests {
             waiting: 0,
         };
         let allowed = !limits.iter().any(|(_, exceeded, shadow)| *exceeded && !shadow);
-        Decision { allowed, reported: false, limits: limits.iter().map(limit).collect(), retry_after: None }
+        Checked { allowed, reported: false, limits: limits.iter().map(limit).collect(), retry_after: None }
     }
 
     /// Counts twice: the first time, the counters do not exist yet.

@@ -4,7 +4,7 @@ use super::{Refusals, RefusedRequest};
 use limina_engine::{
     Command, KeyValues, Name, Outcome, Request, decisions, events,
     ledger::{self, Transfer},
-    limiter::{self, Decision},
+    limiter::{self, Checked},
     locks,
 };
 use std::{
@@ -200,7 +200,7 @@ fn limited(subject: &RefusalSubject, refusal: &limiter::Refusal) -> RefusedReque
 }
 
 /// The first limit that refused the check.
-fn reached(subject: &RefusalSubject, decision: &Decision) -> RefusedRequest {
+fn reached(subject: &RefusalSubject, decision: &Checked) -> RefusedRequest {
     let refuses = decision.limits.iter().find(|limit| limit.exceeded && !limit.shadow);
     let rule: Option<Name> = refuses.and_then(|limit| limit.rule.clone());
     let key_values: Option<KeyValues> = refuses.map(|limit| limit.group.clone());

@@ -166,7 +166,7 @@ fn results(outcome: &Outcome) -> Result<Vec<Outcome>, String> {
             results.into_iter().map(Outcome::Decisions).collect()
         }
         Outcome::Limiter(Ok(Reply::Batch(results))) => {
-            let answer = |result: Result<limiter::Decision, Refusal>| match result? {
+            let answer = |result: Result<limiter::Checked, Refusal>| match result? {
                 decision if decision.is_refused() => Err(Refusal::LimitReached(decision)),
                 decision => Ok(Reply::Allowed(decision)),
             };

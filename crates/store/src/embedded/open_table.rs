@@ -41,6 +41,10 @@ const LEVEL_0_THRESHOLD: u8 = 12;
 /// a limited time.
 const LEVEL_0_TABLES: usize = 20;
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// With fewer removals, rewriting the table gives back too little.
+const MANY_REMOVALS: u64 = 100_000;
+/// A larger table is not rewritten at once: that would keep the disk busy for minutes. Later merges give the space back.
+const LARGEST_REWRITE: u64 = 1 << 30;
 const CHECKSUM: usize = 4;
 /// The number of the shard, with which every key of the table begins.
 const SHARD_BYTES: usize = 2;
@@ -148,8 +152,18 @@ impl TableOpener {
             database.keyspace("applied", || KeyspaceCreateOptions::default().max_memtable_size(1 << 20)),
         )?;
         let (directory, may_write) = (self.directory.clone(), self.workers > 0);
-        let (ingesting, failure) = (Mutex::new(()), OnceLock::new());
-        Ok(OpenTable { database, records, applied, directory, torn, may_write, ingesting, failure })
+        let (ingesting, rewriting, failure) = (Mutex::new(()), Mutex::new(()), OnceLock::new());
+        Ok(OpenTable {
+            database,
+            records,
+            applied,
+            directory,
+            torn,
+            may_write,
+            ingesting,
+            rewriting,
+            failure,
+        })
     }
 }
 
@@ -164,6 +178,8 @@ pub(super) struct OpenTable {
     may_write: bool,
     /// Held during a checkpoint. Only one runs at a time, because they would compete for the same disk.
     ingesting: Mutex<()>,
+    /// One checkpoint at a time rewrites the table.
+    rewriting: Mutex<()>,
     /// Set at the first failed write: the reason why nothing is written any more.
     failure: OnceLock<String>,
 }
@@ -219,7 +235,7 @@ impl OpenTable {
         upto: Point,
         records: &Records,
     ) -> Result<(), StoreError> {
-        let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.may_write {
             let words = "the table has failed and is read-only until it is reopened";
             return Err(StoreError::Unavailable(words.to_string()));
@@ -228,7 +244,26 @@ impl OpenTable {
             return Err(StoreError::Unavailable(format!("the table is about to be opened again: {reason}")));
         }
         let written = guard(&self.directory, || self.write(shard, upto, records));
+        drop(alone);
+        let written = written.and_then(|()| guard(&self.directory, || self.give_space_back()));
         written.inspect_err(|error| self.fail(&in_full(error)))
+    }
+
+    /// Rewrites the table if at least a third of it are removals: they have as many removed records beside them. fjall merges files
+    /// only when many new ones have come, so what a deleted namespace had would stay until then. The work is in proportion to what
+    /// was removed. Checkpoints of other shards go on meanwhile.
+    fn give_space_back(&self) -> Result<(), StoreError> {
+        let tree = &self.records.tree;
+        let removals = tree.tombstone_count();
+        let is_worth_it = removals >= MANY_REMOVALS
+            && 3 * removals >= tree.approximate_len() as u64
+            && tree.disk_space() <= LARGEST_REWRITE;
+        let Some(_alone) = is_worth_it.then(|| self.rewriting.try_lock().ok()).flatten() else {
+            return Ok(());
+        };
+        self.map_error(self.records.major_compact())?;
+        let _alone = self.ingesting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.free_dropped_files()
     }
 
     /// Deletes the files that contain nothing but records with `from <= key < to`. That takes the same time for any number of records.

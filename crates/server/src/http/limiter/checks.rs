@@ -16,7 +16,7 @@ use axum::{extract::State, http::StatusCode};
 use limina_api::{Page, Problem, limiter as wire, selection::Query as Search};
 use limina_engine::{
     self as engine, Outcome,
-    limiter::{CheckBatch, Command, CounterId, CounterInfo, Decision, Refusal, Reply},
+    limiter::{CheckBatch, Checked, Command, CounterId, CounterInfo, Refusal, Reply},
 };
 
 /// Check: take `hits` from every limit that applies, or from none.
@@ -65,13 +65,13 @@ pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unpa
 }
 
 /// About how long the result of a check in a batch is.
-fn expected_bytes(result: &Result<Decision, Refusal>) -> usize {
+fn expected_bytes(result: &Result<Checked, Refusal>) -> usize {
     const ITEM: usize = 64;
     const LIMIT: usize = 192;
     ITEM + LIMIT * limits_of(result)
 }
 
-fn limits_of(result: &Result<Decision, Refusal>) -> usize {
+fn limits_of(result: &Result<Checked, Refusal>) -> usize {
     result.as_ref().map_or(0, |decision| decision.limits.len())
 }
 

@@ -19,7 +19,7 @@ use axum::{
 use limina_api::problem::MEDIA_TYPE;
 use limina_engine::{
     Outcome,
-    limiter::{Decision, ManagedRule, Refusal, Reply},
+    limiter::{Checked, ManagedRule, Refusal, Reply},
 };
 use limina_node::Unavailable;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure
 }
 
 /// A check or a lease that a limit refuses: 429, because the client can retry.
-fn check_refused(decision: &Decision) -> Response {
+fn check_refused(decision: &Checked) -> Response {
     let mut response = with_rate_limits(limit_reached(decision, Code::LimitReached.status()), decision);
     if let Some(after) = decision.retry_after {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(rate_limit::seconds(after)));
@@ -93,17 +93,17 @@ fn check_refused(decision: &Decision) -> Response {
 }
 
 /// A counter that a limit refuses to raise: 409, because waiting alone does not help.
-pub(crate) fn counter_refused(decision: &Decision) -> Response {
+pub(crate) fn counter_refused(decision: &Checked) -> Response {
     limit_reached(decision, StatusCode::CONFLICT)
 }
 
-fn limit_reached(decision: &Decision, status: StatusCode) -> Response {
+fn limit_reached(decision: &Checked, status: StatusCode) -> Response {
     let mut response = respond(status, &to_wire::limit_reached(decision, status.as_u16()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     response
 }
 
-fn with_rate_limits(mut response: Response, decision: &Decision) -> Response {
+fn with_rate_limits(mut response: Response, decision: &Checked) -> Response {
     rate_limit::add_headers(response.headers_mut(), decision.limits.iter(), decision.retry_after);
     response
 }

@@ -20,11 +20,11 @@ use limina_api::{
 };
 use limina_engine::{
     Listed, Millis, Name, limiter,
-    limiter::{CounterId, Decision, Limit, Window as EngineWindow},
+    limiter::{Checked, CounterId, Limit, Window as EngineWindow},
 };
 use std::borrow::Cow;
 
-pub(crate) fn check(decision: &Decision) -> CheckReply<'_> {
+pub(crate) fn check(decision: &Checked) -> CheckReply<'_> {
     CheckReply {
         status: None,
         allowed: decision.allowed,
@@ -34,7 +34,7 @@ pub(crate) fn check(decision: &Decision) -> CheckReply<'_> {
 }
 
 /// The problem document of a refused check, lease or counter. `status` is 429, or 409 for a counter.
-pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_> {
+pub(crate) fn limit_reached(decision: &Checked, status: u16) -> LimitReached<'_> {
     let refusing = || decision.limits.iter().filter(|limit| rate_limit::refuses(limit));
     let violated_policies: Vec<Cow<'_, str>> = refusing().map(policy_name).collect();
     LimitReached {
@@ -55,7 +55,7 @@ pub(crate) fn limit_reached(decision: &Decision, status: u16) -> LimitReached<'_
 
 /// The results of a batch. `problems` belong to the checks that were not valid and so were not submitted.
 pub(crate) fn check_batch(
-    decisions: &[Result<Decision, limiter::Refusal>],
+    decisions: &[Result<Checked, limiter::Refusal>],
     problems: Vec<(usize, Problem)>,
 ) -> CheckBatchReply<'_> {
     let results = decisions.iter().map(|decision| match decision {
@@ -65,14 +65,14 @@ pub(crate) fn check_batch(
     CheckBatchReply { results: in_request_order(results, problems, CheckResult::Refused) }
 }
 
-fn check_result(decision: &Decision) -> CheckResult<'_> {
+fn check_result(decision: &Checked) -> CheckResult<'_> {
     match decision.is_refused() {
         false => CheckResult::Allowed(CheckReply { status: Some(200), ..check(decision) }),
         true => CheckResult::LimitReached(limit_reached(decision, Code::LimitReached.status().as_u16())),
     }
 }
 
-fn limits(decision: &Decision) -> Vec<LimitStatus<'_>> {
+fn limits(decision: &Checked) -> Vec<LimitStatus<'_>> {
     decision.limits.iter().map(limit_status).collect()
 }
 
@@ -229,7 +229,7 @@ pub(crate) fn matches(matches: &[limiter::RuleMatch]) -> MatchReply<'_> {
     MatchReply { rules: rules.collect() }
 }
 
-pub(crate) fn moved<'a>(counter: &'a limiter::CounterInfo, decision: &'a Decision) -> CounterReply<'a> {
+pub(crate) fn moved<'a>(counter: &'a limiter::CounterInfo, decision: &'a Checked) -> CounterReply<'a> {
     CounterReply {
         key_values: key_values(&counter.key_values),
         counters: counter.total,
@@ -268,7 +268,7 @@ fn group(info: &limiter::GroupInfo) -> Group<'_> {
 pub(crate) fn lease_taken<'a>(
     info: &'a limiter::LeaseInfo,
     session: &'a Name,
-    decision: &'a Decision,
+    decision: &'a Checked,
 ) -> LeaseReply<'a> {
     LeaseReply {
         lease_id: borrowed(&info.id),

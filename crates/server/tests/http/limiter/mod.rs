@@ -5,8 +5,8 @@ use limina_engine::{
     KeyValues, Listed,
     key_values::Value as KeyValue,
     limiter::{
-        Change, ChangedRule, Check, Command as LimiterCommand, CounterChange, CounterId, CounterInfo,
-        Decision, Durability, GroupId, GroupInfo, LeaseInfo, Limit, LimitStatus, ManagedRule, NewOverride,
+        Change, ChangedRule, Check, Checked, Command as LimiterCommand, CounterChange, CounterId,
+        CounterInfo, Durability, GroupId, GroupInfo, LeaseInfo, Limit, LimitStatus, ManagedRule, NewOverride,
         NewRule, NewRuleSet, OverrideInfo, OverridePatch, Refusal as Refused, Reply as LimiterReply,
         RuleChange, RuleField, RuleInfo, RuleMatch, RuleOfSet, RulePatch, RuleSet, RuleSetInfo, RuleSetPlan,
         SetAuthor, SetChanges, SetConflict, SetOverrides, SetRule, Take, Window,
@@ -108,8 +108,8 @@ fn an_override(text: &str) -> OverrideInfo {
     OverrideInfo { rule: name("r"), item, created_at: Position(8) }
 }
 
-fn decision(limits: Vec<LimitStatus>) -> Decision {
-    Decision { allowed: true, reported: false, limits, retry_after: None }
+fn decision(limits: Vec<LimitStatus>) -> Checked {
+    Checked { allowed: true, reported: false, limits, retry_after: None }
 }
 
 pub(super) fn limit_status(rule: &str) -> LimitStatus {
@@ -138,7 +138,7 @@ fn group(used: u64) -> GroupInfo {
     GroupInfo { override_name: None, group: one("k"), limit, used, reset, waiting: 0 }
 }
 
-fn lease_taken(decision: Decision) -> LimiterReply {
+fn lease_taken(decision: Checked) -> LimiterReply {
     LimiterReply::LeaseTaken { lease: Box::new(lease("l")), session: name("s"), decision }
 }
 

@@ -9,11 +9,11 @@ fn status_json(rule: &str) -> Json {
         "reset_ms": 1500, "shadow": false, "exceeded": false, "waiting": 0})
 }
 
-fn refusal() -> Decision {
+fn refusal() -> Checked {
     let exceeded =
         LimitStatus { override_name: Some(name("o\"")), exceeded: true, used: 10, ..limit_status("a") };
     let shadow = LimitStatus { shadow: true, exceeded: true, ..limit_status("s") };
-    Decision {
+    Checked {
         allowed: false,
         reported: false,
         limits: vec![exceeded, limit_status("b"), shadow],
@@ -231,7 +231,7 @@ async fn a_reached_limit_is_429_and_says_all() {
         is_refusal(&response.json().await.unwrap(), 409);
     }
     // Not known when, or never.
-    let never = Decision { retry_after: None, ..refusal() };
+    let never = Checked { retry_after: None, ..refusal() };
     server.answers(Ok(Outcome::Limiter(Err(Refused::LimitReached(never)))));
     let response = server.send("POST", "/v1/limiter/check", CHECK).await;
     assert_eq!(headers_of(&response)[1], "");

@@ -4,7 +4,7 @@
 use super::{Decisions, LAST, Made, Turn, limits::InUse};
 use limina_engine::{
     Listed, Name, Position, Time,
-    limiter::{self, Change, Check, CounterInfo, Decision, GroupInfo, LeaseInfo, LimitStatus, RuleInfo},
+    limiter::{self, Change, Check, Checked, CounterInfo, GroupInfo, LeaseInfo, LimitStatus, RuleInfo},
     locks::{self, GrantInfo},
 };
 use std::collections::BTreeMap;
@@ -127,7 +127,7 @@ impl Decisions {
         let limits = limits.map(|(limit, exceeded)| LimitStatus { exceeded, ..limit.status }).collect();
         let is_refused = asked.is_refused && !check.report();
         let retry_after = asked.retry_after.filter(|_| is_refused).map(limina_engine::Millis);
-        let decision = Decision { allowed: !asked.is_refused, reported: check.report(), limits, retry_after };
+        let decision = Checked { allowed: !asked.is_refused, reported: check.report(), limits, retry_after };
         match is_refused {
             true => Err(limiter::Refusal::LimitReached(decision)),
             false => Ok(limiter::Reply::Allowed(decision)),

@@ -11,7 +11,7 @@ use crate::model::{Done, Order, expect};
 use limina_engine::{
     KeyValues, Name,
     limiter::{
-        CheckSet, CounterInfo, Decision, Durability, EntryMode, Limit, LimitStatus, MAX_COUNT, Take, Window,
+        CheckSet, Checked, CounterInfo, Durability, EntryMode, Limit, LimitStatus, MAX_COUNT, Take, Window,
     },
 };
 use std::collections::BTreeSet;
@@ -131,8 +131,8 @@ impl Limiter {
         &mut self,
         order: &mut Order,
         case: &Case<'_>,
-        answer: &Decision,
-    ) -> Result<(Decision, Done), String> {
+        answer: &Checked,
+    ) -> Result<(Checked, Done), String> {
         let refusing = answer.limits.iter().filter(|status| status.exceeded && !status.shadow);
         let refusing: BTreeSet<usize> = refusing.map(|status| status.entry as usize).collect();
         let refused: Vec<bool> = (0..case.entries.len()).map(|entry| refusing.contains(&entry)).collect();

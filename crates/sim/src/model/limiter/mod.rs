@@ -13,7 +13,7 @@ use super::{Bounds, Done, Mark, Order, expect, pages::page_of, select};
 use decide::{Case, Mode};
 use limina_engine::{
     KeyValues, Millis, Name, Position, Time,
-    limiter::{Command, CounterInfo, Decision, EntryMode, LeaseInfo, NewLease, Refusal, Reply, Take},
+    limiter::{Checked, Command, CounterInfo, EntryMode, LeaseInfo, NewLease, Refusal, Reply, Take},
 };
 use rules::Rule;
 use std::collections::BTreeMap;
@@ -156,7 +156,7 @@ impl Limiter {
                 let back = self.unleased(key_values).min(i128::from(change.amount().unsigned_abs()));
                 self.moves.push((key_values.clone(), -back));
                 let decision =
-                    Decision { allowed: true, reported: false, limits: Vec::new(), retry_after: None };
+                    Checked { allowed: true, reported: false, limits: Vec::new(), retry_after: None };
                 is(Ok(Reply::Moved { counter: self.counter(key_values), decision }))?;
                 changed(order, u64::from(back > 0))
             }
@@ -365,7 +365,7 @@ fn lease_not_found(id: &Name) -> Refusal {
 }
 
 /// The decision about limits in the answer.
-fn decision_in(answer: &Answer) -> Result<&Decision, String> {
+fn decision_in(answer: &Answer) -> Result<&Checked, String> {
     match answer {
         Ok(
             Reply::Allowed(decision)
