@@ -98,7 +98,10 @@ impl core::error::Error for InvalidDuration {}
 
 impl Serialize for Duration {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{}ms", self.millis))
+        match serializer.is_human_readable() {
+            true => serializer.collect_str(&format_args!("{}ms", self.millis)),
+            false => serializer.serialize_u64(self.millis),
+        }
     }
 }
 
@@ -127,7 +130,10 @@ impl<'de> Deserialize<'de> for Duration {
                 }
             }
         }
-        deserializer.deserialize_any(DurationVisitor)
+        match deserializer.is_human_readable() {
+            true => deserializer.deserialize_any(DurationVisitor),
+            false => u64::deserialize(deserializer).map(|millis| Duration { millis }),
+        }
     }
 }
 

@@ -53,6 +53,10 @@ pub enum Reason {
     },
     /// The same thing is named twice. The field is that of the second time.
     Repeated,
+    /// The field is needed, and absent.
+    Missing,
+    /// The field must be absent, because another one says the same, or something else.
+    GivenBy(&'static str),
     /// A number is infinite or NaN.
     NotFinite,
     /// A condition has no test.
@@ -150,6 +154,8 @@ impl fmt::Display for Reason {
             Reason::Number { min, max } => write!(f, "must be from {} to {}", Number(min), Number(max)),
             Reason::Duration { min, max } => write!(f, "must be from {} to {}", Span(min), Span(max)),
             Reason::Repeated => f.write_str("repeats an earlier one"),
+            Reason::Missing => f.write_str("is required"),
+            Reason::GivenBy(other) => write!(f, "must be absent, because `{other}` is given"),
             Reason::NotFinite => f.write_str("must be a finite number"),
             Reason::NoTest => f.write_str("must have at least one test"),
             Reason::TooDeep { max } => write!(f, "must not be nested more than {max} deep"),

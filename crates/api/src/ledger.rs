@@ -2,8 +2,12 @@
 
 #[cfg(feature = "openapi")]
 use crate::schema::Expiry;
-use crate::{Context, Duration, MAX_BATCH, Millis, Name, Position, Problem, Time, object};
-use alloc::{string::String, vec::Vec};
+use crate::{
+    Context, Duration, Ignored, Invalid, MAX_BATCH, Millis, Name, Patch, Position, Problem, Reason, Time,
+    invalid::{check_distinct, check_duration, check_items},
+    object,
+};
+use alloc::{format, vec::Vec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -12,35 +16,61 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct NewLimit {
     /// The name, unique within the namespace.
-    #[schema(value_type = Name, example = "provider-7/daily")]
-    pub name: String,
+    #[schema(example = "provider-7/daily")]
+    pub name: Name,
     /// The client's own id for the limit, 1–256 bytes. The server only stores and returns it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Name>)]
-    pub limit_id: Option<String>,
+    #[serde(default)]
+    pub limit_id: Option<Name>,
     /// The client's notes about the limit: at most 64 entries, keys of 1–256 bytes, values of up to 1,024 bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::nullable")]
     #[schema(value_type = Option<Context>)]
-    pub context: Option<Context>,
+    pub context: Context,
     /// The committed value plus all positive open holds must not exceed the ceiling. Absent: no ceiling.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(example = 100_000)]
     pub ceiling: Option<i64>,
     /// Ignored: a limit that was read can be sent back.
-    #[serde(default, skip_serializing)]
-    pub commit_value: Option<i64>,
+    #[serde(default)]
+    #[schema(ignore)]
+    pub commit_value: Ignored<Option<i64>>,
     /// Ignored: a limit that was read can be sent back.
-    #[serde(default, skip_serializing)]
-    pub hold_value: Option<i64>,
+    #[serde(default)]
+    #[schema(ignore)]
+    pub hold_value: Ignored<Option<i64>>,
     /// Ignored: a limit that was read can be sent back.
-    #[serde(default, skip_serializing)]
-    pub total_value: Option<i64>,
+    #[serde(default)]
+    #[schema(ignore)]
+    pub total_value: Ignored<Option<i64>>,
     /// Ignored: a limit that was read can be sent back.
-    #[serde(default, skip_serializing)]
-    pub available: Option<i64>,
+    #[serde(default)]
+    #[schema(ignore)]
+    pub available: Ignored<Option<i64>>,
     /// Ignored: a limit that was read can be sent back.
-    #[serde(default, skip_serializing)]
-    pub created_position: Option<u64>,
+    #[serde(default)]
+    #[schema(ignore)]
+    pub created_position: Ignored<Option<u64>>,
+}
+
+impl NewLimit {
+    /// A limit with this name, without an id, a context and a ceiling.
+    pub fn new(name: Name) -> NewLimit {
+        NewLimit {
+            name,
+            limit_id: None,
+            context: Context::default(),
+            ceiling: None,
+            commit_value: Ignored::default(),
+            hold_value: Ignored::default(),
+            total_value: Ignored::default(),
+            available: Ignored::default(),
+            created_position: Ignored::default(),
+        }
+    }
+
+    /// Checks what reading does not.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        self.context.validate()
+    }
 }
 
 /// `PATCH /limits/{name}`: change the given fields. `null` removes a field.
@@ -48,24 +78,37 @@ pub struct NewLimit {
 #[serde(deny_unknown_fields)]
 pub struct LimitPatch {
     /// The new ceiling. It applies to later holds. Existing holds and commits stay, even if they exceed it.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
+    #[serde(default)]
     #[schema(value_type = Option<i64>)]
-    pub ceiling: Option<Option<i64>>,
+    pub ceiling: Patch<i64>,
     /// The new context. It replaces the whole old one.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
+    #[serde(default)]
     #[schema(value_type = Option<Context>)]
-    pub context: Option<Option<Context>>,
+    pub context: Patch<Context>,
 }
 
+impl LimitPatch {
+    /// Checks what reading does not.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        match &self.context {
+            Patch::Set(context) => context.validate(),
+            Patch::Keep | Patch::Remove => Ok(()),
+        }
+    }
+}
+
+/// The most limits that one hold, commit or rollback may name.
+pub const MAX_CHANGES: usize = 64;
+
 /// `POST /hold`: hold values in one or more limits, in all of them or in none.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Hold {
     /// The client's id for the operation, which later commits or rolls back the holds.
-    #[schema(value_type = Name, example = "payment-4711")]
-    pub operation_id: String,
+    #[schema(example = "payment-4711")]
+    pub operation_id: Name,
     /// The values to hold. Each limit may occur once.
-    #[serde(deserialize_with = "object::list::<64, _, _>")]
+    #[serde(deserialize_with = "object::list::<MAX_CHANGES, _, _>")]
     #[schema(min_items = 1, max_items = 64)]
     pub changes: Vec<Change>,
     /// Skip the limits in which the operation already has an open hold of the same value, instead of answering
@@ -76,13 +119,100 @@ pub struct Hold {
     #[serde(default)]
     pub create_missing: bool,
     /// Roll the holds back automatically after this time: 1 ms–366 d. Absent: they never expire.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[schema(value_type = Option<Expiry>)]
-    pub expires_after: Option<Duration>,
+    expires_after: Option<Duration>,
     /// The same in milliseconds, in place of `expires_after`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
-    pub expires_after_ms: Option<u64>,
+    #[serde(default)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 31_622_400_000_u64)]
+    expires_after_ms: Option<Millis>,
+}
+
+impl Hold {
+    /// The shortest time after which a hold can expire.
+    pub const MIN_EXPIRY: Millis = Millis(1);
+    /// The longest time after which a hold can expire.
+    pub const MAX_EXPIRY: Millis = Millis(366 * Millis::DAY.0);
+
+    /// Holds what `changes` say, which name from 1 to [`MAX_CHANGES`] limits, each once. Every limit must exist, the
+    /// operation must not hold anything in any of them, and the hold does not expire; the `with_…` methods change that.
+    pub fn new(operation_id: Name, changes: Vec<Change>) -> Result<Hold, Invalid> {
+        check_limits(changes.iter().map(|change| &change.limit_name))?;
+        Ok(Hold {
+            operation_id,
+            changes,
+            skip_existing_holds: false,
+            create_missing: false,
+            expires_after: None,
+            expires_after_ms: None,
+        })
+    }
+
+    /// Whether limits in which the operation has an open hold of the same value already are passed over.
+    #[must_use]
+    pub fn with_skip_existing_holds(self, skip_existing_holds: bool) -> Hold {
+        Hold { skip_existing_holds, ..self }
+    }
+
+    /// Whether limits that do not exist are created.
+    #[must_use]
+    pub fn with_create_missing(self, create_missing: bool) -> Hold {
+        Hold { create_missing, ..self }
+    }
+
+    /// The time after which the hold is rolled back automatically. None means never.
+    pub fn with_expires_after(self, expires_after: Option<Millis>) -> Result<Hold, Invalid> {
+        let hold = Hold { expires_after: None, expires_after_ms: expires_after, ..self };
+        hold.check_expiry().map_err(|invalid| invalid.renamed("expires_after"))?;
+        Ok(hold)
+    }
+
+    /// The time after which the hold is rolled back automatically. None means never.
+    pub fn expires_after(&self) -> Option<Millis> {
+        self.expires_after_ms.or(self.expires_after.map(Millis::from))
+    }
+
+    /// Checks what reading does not.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        check_limits(self.changes.iter().map(|change| &change.limit_name))?;
+        for (index, change) in self.changes.iter().enumerate() {
+            change.context.validate().map_err(|invalid| invalid.within_item("changes", index))?;
+        }
+        self.check_expiry()
+    }
+
+    fn check_expiry(&self) -> Result<(), Invalid> {
+        check_expiry(self.expires_after, self.expires_after_ms)
+    }
+}
+
+/// A time is the same in both forms.
+impl PartialEq for Hold {
+    fn eq(&self, other: &Hold) -> bool {
+        let words = |hold: &Hold| (hold.skip_existing_holds, hold.create_missing, hold.expires_after());
+        self.operation_id == other.operation_id
+            && self.changes == other.changes
+            && words(self) == words(other)
+    }
+}
+
+/// Checks a time after which holds expire, which may be given in one of two ways.
+fn check_expiry(given: Option<Duration>, millis: Option<Millis>) -> Result<(), Invalid> {
+    let (field, span) = match (given, millis) {
+        (None, None) => return Ok(()),
+        (Some(given), None) => ("expires_after", Millis::from(given)),
+        (None, Some(millis)) => ("expires_after_ms", millis),
+        (Some(_), Some(_)) => {
+            return Err(Invalid::new("expires_after_ms", Reason::GivenBy("expires_after")));
+        }
+    };
+    check_duration(field, span, Hold::MIN_EXPIRY..=Hold::MAX_EXPIRY)
+}
+
+/// Checks the limits that `changes` name.
+fn check_limits<'a>(names: impl ExactSizeIterator<Item = &'a Name> + Clone) -> Result<(), Invalid> {
+    check_items("changes", names.len(), 1..=MAX_CHANGES)?;
+    check_distinct(names, |index| format!("changes[{index}].limit_name"))
 }
 
 /// The value to hold in one limit.
@@ -90,56 +220,110 @@ pub struct Hold {
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// The name of the limit.
-    #[schema(value_type = Name, example = "provider-7/daily")]
-    pub limit_name: String,
+    #[schema(example = "provider-7/daily")]
+    pub limit_name: Name,
     /// The value to hold; it may be negative or 0.
     #[schema(example = 250)]
     pub value: i64,
     /// If this hold creates the limit: the client's own id for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Name>)]
-    pub limit_id: Option<String>,
+    #[serde(default)]
+    pub limit_id: Option<Name>,
     /// If this hold creates the limit: the client's notes about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::nullable")]
     #[schema(value_type = Option<Context>)]
-    pub context: Option<Context>,
+    pub context: Context,
     /// If this hold creates the limit: its ceiling, which this hold must not exceed either. Absent: no ceiling.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub ceiling: Option<i64>,
 }
 
-/// `POST /extend`: set when the open holds of an operation expire.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+impl Change {
+    /// Holds a value. If this hold creates the limit, the limit has no id, no context and no ceiling.
+    pub fn new(limit_name: Name, value: i64) -> Change {
+        Change { limit_name, value, limit_id: None, context: Context::default(), ceiling: None }
+    }
+}
+
+/// `POST /extend`: set when the open holds of an operation expire, all of them at the same time.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Extend {
     /// The operation that made the holds.
-    #[schema(value_type = Name, example = "payment-4711")]
-    pub operation_id: String,
+    #[schema(example = "payment-4711")]
+    pub operation_id: Name,
     /// Every open hold of the operation expires this long after now: 1 ms–366 d. `null`: it never expires.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
+    #[serde(default)]
     #[schema(value_type = Option<Expiry>)]
-    pub expires_after: Option<Option<Duration>>,
+    expires_after: Patch<Duration>,
     /// The same in milliseconds, in place of `expires_after`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
-    #[schema(minimum = 1, maximum = 31_622_400_000_u64)]
-    pub expires_after_ms: Option<Option<u64>>,
+    #[serde(default)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 31_622_400_000_u64)]
+    expires_after_ms: Patch<Millis>,
 }
 
-/// `POST /commit` and `POST /rollback`: finish holds of an operation.
+impl Extend {
+    /// The holds expire so long after the request, between [`Hold::MIN_EXPIRY`] and [`Hold::MAX_EXPIRY`]. None means never.
+    pub fn new(operation_id: Name, expires_after: Option<Millis>) -> Result<Extend, Invalid> {
+        check_expiry(None, expires_after).map_err(|invalid| invalid.renamed("expires_after"))?;
+        let expires_after_ms = expires_after.map_or(Patch::Remove, Patch::Set);
+        Ok(Extend { operation_id, expires_after: Patch::Keep, expires_after_ms })
+    }
+
+    /// The time from the request until the holds expire. None means that they never do.
+    pub fn expires_after(&self) -> Option<Millis> {
+        self.expires_after_ms.value().copied().or(self.expires_after.value().copied().map(Millis::from))
+    }
+
+    /// Checks what reading does not.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        match (&self.expires_after, &self.expires_after_ms) {
+            (Patch::Keep, Patch::Keep) => Err(Invalid::new("expires_after", Reason::Missing)),
+            (Patch::Keep, millis) => check_expiry(None, millis.value().copied()),
+            (given, Patch::Keep) => check_expiry(given.value().copied(), None),
+            _ => Err(Invalid::new("expires_after_ms", Reason::GivenBy("expires_after"))),
+        }
+    }
+}
+
+/// A time is the same in both forms.
+impl PartialEq for Extend {
+    fn eq(&self, other: &Extend) -> bool {
+        (&self.operation_id, self.expires_after()) == (&other.operation_id, other.expires_after())
+    }
+}
+
+/// `POST /commit` and `POST /rollback`: finish holds of an operation, all that are named, or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Finalization {
     /// The operation that made the holds.
-    #[schema(value_type = Name, example = "payment-4711")]
-    pub operation_id: String,
+    #[schema(example = "payment-4711")]
+    pub operation_id: Name,
     /// The holds to finish. Each limit may occur once. Absent: all open holds of the operation, with their held values.
-    #[serde(
-        default,
-        skip_serializing_if = "Option::is_none",
-        deserialize_with = "object::optional_list::<64, _, _>"
-    )]
+    #[serde(default, deserialize_with = "object::optional_list::<MAX_CHANGES, _, _>")]
     #[schema(min_items = 1, max_items = 64)]
     pub changes: Option<Vec<FinalizationChange>>,
+}
+
+impl Finalization {
+    /// Finishes the holds that `changes` name, from 1 to [`MAX_CHANGES`] limits, each once. None finishes every open hold
+    /// of the operation, at its held value.
+    pub fn new(
+        operation_id: Name,
+        changes: Option<Vec<FinalizationChange>>,
+    ) -> Result<Finalization, Invalid> {
+        let finalization = Finalization { operation_id, changes };
+        finalization.validate()?;
+        Ok(finalization)
+    }
+
+    /// Checks what reading does not.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        match &self.changes {
+            Some(changes) => check_limits(changes.iter().map(|change| &change.limit_name)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// How to finish the hold in one limit.
@@ -147,11 +331,10 @@ pub struct Finalization {
 #[serde(deny_unknown_fields)]
 pub struct FinalizationChange {
     /// The name of the limit.
-    #[schema(value_type = Name, example = "provider-7/daily")]
-    pub limit_name: String,
+    pub limit_name: Name,
     /// The value to commit: 0, or a value with the sign of the held one and not larger. The rest is freed. Absent: the
     /// held value. A rollback ignores it and frees the whole hold.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub value: Option<i64>,
 }
 
@@ -168,20 +351,68 @@ pub struct Batch<I> {
 
 /// `POST /values`: the values of limits, now or at an earlier position.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ValuesQuery)]
 #[serde(deny_unknown_fields)]
-pub struct ValuesQuery {
+pub struct Values {
     /// The names of the limits. Each may occur once.
     #[serde(deserialize_with = "object::values::<1000, _, _>")]
     #[schema(value_type = BTreeSet<Name>, min_items = 1, max_items = 1000, example = json!(["provider-7/daily"]))]
-    pub limit_names: Vec<String>,
+    pub limit_names: Vec<Name>,
     /// Return the values at the position of the last request with which this operation held something. Not together
     /// with `position`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Name>)]
-    pub operation_id: Option<String>,
+    #[serde(default)]
+    operation_id: Option<Name>,
     /// Return the values at this position. Not together with `operation_id`. If both are absent: the latest values.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub position: Option<u64>,
+    #[serde(default)]
+    #[schema(value_type = Option<u64>)]
+    position: Option<Position>,
+}
+
+/// The moment for which values are read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AsOf {
+    /// The latest change.
+    Now,
+    /// The view of an operation: at its last hold request that held something.
+    Operation(Name),
+    /// After the change at this position, and before the next change.
+    Position(Position),
+}
+
+impl Values {
+    /// The most limits that one question may name.
+    pub const MAX_LIMITS: usize = 1000;
+
+    /// Asks for from 1 to [`Values::MAX_LIMITS`] limits, each once.
+    pub fn new(limit_names: Vec<Name>, as_of: AsOf) -> Result<Values, Invalid> {
+        let (operation_id, position) = match as_of {
+            AsOf::Now => (None, None),
+            AsOf::Operation(id) => (Some(id), None),
+            AsOf::Position(position) => (None, Some(position)),
+        };
+        let values = Values { limit_names, operation_id, position };
+        values.validate()?;
+        Ok(values)
+    }
+
+    /// The moment for which the values are read.
+    pub fn as_of(&self) -> AsOf {
+        match (&self.operation_id, self.position) {
+            (Some(id), _) => AsOf::Operation(id.clone()),
+            (None, Some(position)) => AsOf::Position(position),
+            (None, None) => AsOf::Now,
+        }
+    }
+
+    /// Checks what reading does not.
+    pub fn validate(&self) -> Result<(), Invalid> {
+        check_items("limit_names", self.limit_names.len(), 1..=Values::MAX_LIMITS)?;
+        check_distinct(self.limit_names.iter(), |index| format!("limit_names[{index}]"))?;
+        match (&self.operation_id, self.position) {
+            (Some(_), Some(_)) => Err(Invalid::new("position", Reason::GivenBy("operation_id"))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The values of one limit at one position.

@@ -22,6 +22,7 @@ mod context;
 pub mod decisions;
 pub mod duration;
 pub mod events;
+mod field;
 pub mod heartbeat;
 pub mod invalid;
 pub mod json_fault;
@@ -44,6 +45,7 @@ mod words;
 
 pub use context::Context;
 pub use duration::Duration;
+pub use field::{Ignored, Patch};
 pub use heartbeat::Heartbeat;
 pub use invalid::{Invalid, Reason};
 pub use json_fault::JsonFault;

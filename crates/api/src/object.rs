@@ -77,14 +77,20 @@ impl<const MAX: usize, T> AtMost<MAX, Object<T>> {
 pub(crate) fn list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
-    AtMost::<MAX, Object<T>>::deserialize(deserializer).map(AtMost::into_objects)
+    match deserializer.is_human_readable() {
+        true => AtMost::<MAX, Object<T>>::deserialize(deserializer).map(AtMost::into_objects),
+        false => Vec::deserialize(deserializer),
+    }
 }
 
 /// A list of at most `MAX` objects, or `null`.
 pub(crate) fn optional_list<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
-    Ok(Option::<AtMost<MAX, Object<T>>>::deserialize(deserializer)?.map(AtMost::into_objects))
+    match deserializer.is_human_readable() {
+        true => Ok(Option::<AtMost<MAX, Object<T>>>::deserialize(deserializer)?.map(AtMost::into_objects)),
+        false => Option::deserialize(deserializer),
+    }
 }
 
 /// A list of at most `MAX` values.
@@ -97,6 +103,16 @@ pub(crate) fn values<'de, const MAX: usize, T: Deserialize<'de>, D: Deserializer
 /// The error of an object with more than `max` keys.
 pub(crate) fn too_many_keys<E: de::Error>(max: usize) -> E {
     E::custom(format_args!("must not have more than {max} keys"))
+}
+
+/// A value, or `null` for its default.
+pub(crate) fn nullable<'de, T: Deserialize<'de> + Default, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    match deserializer.is_human_readable() {
+        true => Ok(Option::deserialize(deserializer)?.unwrap_or_default()),
+        false => T::deserialize(deserializer),
+    }
 }
 
 /// A field of a PATCH that is present, with a value or `null`. serde does not call this for an absent field.

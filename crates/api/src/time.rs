@@ -1,5 +1,6 @@
 //! Time and order. Time is always an argument: nothing in this crate reads a clock.
 
+use crate::Duration;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,12 @@ impl Time {
     /// The instant `span` later.
     pub fn after(self, span: Millis) -> Time {
         Time(self.0.saturating_add(span.0))
+    }
+}
+
+impl From<Duration> for Millis {
+    fn from(duration: Duration) -> Millis {
+        Millis(duration.millis)
     }
 }
 

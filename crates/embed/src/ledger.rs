@@ -134,7 +134,7 @@ impl NewLimit {
 
     /// A hold in this limit, which may create it.
     pub(crate) fn build_change(self, value: i64) -> std::result::Result<engine::Change, Invalid> {
-        let engine::NewLimit { name, limit_id, context, ceiling } = self.build("limit_name")?;
+        let engine::NewLimit { name, limit_id, context, ceiling, .. } = self.build("limit_name")?;
         Ok(engine::Change { limit_name: name, value, limit_id, context, ceiling })
     }
 
@@ -142,17 +142,9 @@ impl NewLimit {
     fn build(self, field: &str) -> std::result::Result<engine::NewLimit, Invalid> {
         let NewLimit { name: text, limit_id, context, ceiling } = self;
         let limit_id = limit_id.map(|id| name("limit_id", &id)).transpose()?;
-        Ok(engine::NewLimit {
-            name: name(field, &text)?,
-            limit_id,
-            context: build_context(context)?,
-            ceiling,
-        })
+        let context = Context::new(context)?;
+        Ok(engine::NewLimit { limit_id, context, ceiling, ..engine::NewLimit::new(name(field, &text)?) })
     }
-}
-
-fn build_context(entries: Vec<(String, String)>) -> std::result::Result<Context, Invalid> {
-    Context::new(entries)
 }
 
 impl LimitPatch {
@@ -186,9 +178,10 @@ impl LimitPatch {
         };
         let context = match self.context {
             None => Patch::Keep,
-            Some(entries) => Patch::Set(build_context(entries)?),
+            Some(entries) => Patch::Set(Context::new(entries)?),
         };
-        Ok(Command::PatchLimit { name: name("name", limit_name)?, ceiling, context })
+        let patch = engine::LimitPatch { ceiling, context };
+        Ok(Command::PatchLimit { name: name("name", limit_name)?, patch })
     }
 }
 
@@ -330,7 +323,7 @@ impl Transfer {
             })
             .transpose()?;
         let operation_id = name("operation_id", &operation_id)?;
-        Ok(engine::Transfer::Finish(engine::Finalization::new(finish, operation_id, changes)?))
+        Ok(engine::Transfer::Finish(finish, engine::Finalization::new(operation_id, changes)?))
     }
 }
 

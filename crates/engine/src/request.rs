@@ -211,7 +211,7 @@ impl Request {
             Command::Ledger(command) => match command {
                 ledger::Command::Batch(transfers) => transfers.iter().map(ledger::Transfer::weight).sum(),
                 ledger::Command::Transfer(transfer) => transfer.weight(),
-                ledger::Command::Values(values) => SMALL + values.limit_names().len(),
+                ledger::Command::Values(values) => SMALL + values.limit_names.len(),
                 ledger::Command::ListLimits(_)
                 | ledger::Command::ListLimitsByUse(_)
                 | ledger::Command::ListOperations { .. }
@@ -305,7 +305,7 @@ impl Request {
     /// heartbeat. A shard with too much to do refuses such a request last, because refusing it frees nothing.
     pub fn makes_room(&self) -> bool {
         use ledger::{Command as Ledger, Transfer};
-        let finishes = |transfer: &Transfer| matches!(transfer, Transfer::Finish(_));
+        let finishes = |transfer: &Transfer| matches!(transfer, Transfer::Finish(..));
         match &self.command {
             Command::Ledger(Ledger::Transfer(transfer)) => finishes(transfer),
             Command::Ledger(Ledger::Batch(transfers)) => transfers.iter().all(finishes),

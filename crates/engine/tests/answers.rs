@@ -133,7 +133,7 @@ fn a_batch_of_commits_that_meet_many_holds() {
         let hold = Hold::new(name(id), (0..limits).map(change).collect()).unwrap();
         Transfer::Hold(hold.with_create_missing(true))
     };
-    let commit = |id: &str| Transfer::Finish(Finalization::new(Finish::Commit, name(id), None).unwrap());
+    let commit = |id: &str| Transfer::Finish(Finish::Commit, Finalization::new(name(id), None).unwrap());
     let batch = |transfers| Command::Ledger(ledger::Command::Batch(ledger::Batch::new(transfers).unwrap()));
     let ledger = |command| Command::Ledger(command);
     done(&mut engine, ledger(ledger::Command::Transfer(hold("large", 20))));
@@ -150,10 +150,8 @@ fn a_page_ends_where_its_answer_has_enough_bytes() {
     let mut engine = engine();
     for n in 0..40 {
         let limit = ledger::NewLimit {
-            name: name(&format!("limit {n:02}")),
-            limit_id: None,
             context: ledger::Context::new([("word", "x".repeat(100))]).unwrap(),
-            ceiling: None,
+            ..ledger::NewLimit::new(name(&format!("limit {n:02}")))
         };
         done(&mut engine, Command::Ledger(ledger::Command::CreateLimit(limit)));
     }

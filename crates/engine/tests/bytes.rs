@@ -6,7 +6,7 @@ use limina_engine::{
     audit::AuditCursor,
     decisions, events,
     key_values::Value,
-    ledger::{self, AsOf, Finish, Patch, Transfer},
+    ledger::{self, AsOf, Finish, LimitPatch, Patch, Transfer},
     limiter::{self, Change, Durability, Limit, Window},
     locks::{self, Lock},
     selection::{Query, Selection, Test},
@@ -56,7 +56,7 @@ kinds![
     Command::Ledger(ledger::Command::ListLimitsByUse(_)),
     Command::Ledger(ledger::Command::Extend(_)),
     Command::Ledger(ledger::Command::Transfer(Transfer::Hold(_))),
-    Command::Ledger(ledger::Command::Transfer(Transfer::Finish(_))),
+    Command::Ledger(ledger::Command::Transfer(Transfer::Finish(..))),
     Command::Ledger(ledger::Command::Batch(_)),
     Command::Ledger(ledger::Command::Values(_)),
     Command::Ledger(ledger::Command::GetOperation(_)),
@@ -150,28 +150,27 @@ fn ledger() -> Vec<ledger::Command> {
     use ledger::Command::*;
     let context = ledger::Context::new([("provider", "p")]).unwrap();
     let new = ledger::NewLimit {
-        name: name("a"),
         limit_id: Some(name("id")),
         context: context.clone(),
         ceiling: Some(-1),
+        ..ledger::NewLimit::new(name("a"))
     };
     let change =
         ledger::Change { limit_name: name("a"), value: i64::MIN, limit_id: None, context, ceiling: Some(7) };
     let hold = ledger::Hold::new(name("op"), vec![change]).unwrap().with_skip_existing_holds(true);
     let hold = ledger::Transfer::Hold(hold.with_expires_after(Some(ledger::Hold::MAX_EXPIRY)).unwrap());
     let finish = |finish, changes| {
-        ledger::Transfer::Finish(ledger::Finalization::new(finish, name("op"), changes).unwrap())
+        ledger::Transfer::Finish(finish, ledger::Finalization::new(name("op"), changes).unwrap())
     };
     let part = ledger::FinalizationChange { limit_name: name("a"), value: Some(3) };
     let commit = finish(Finish::Commit, Some(vec![part]));
     let values = |as_of| Values(ledger::Values::new(vec![name("a"), name("b")], as_of).unwrap());
     vec![
         CreateLimit(new),
-        PatchLimit { name: name("a"), ceiling: Patch::Remove, context: Patch::Keep },
+        PatchLimit { name: name("a"), patch: LimitPatch { ceiling: Patch::Remove, context: Patch::Keep } },
         PatchLimit {
             name: name("a"),
-            ceiling: Patch::Set(i64::MAX),
-            context: Patch::Set(Default::default()),
+            patch: LimitPatch { ceiling: Patch::Set(i64::MAX), context: Patch::Set(Default::default()) },
         },
         DeleteLimit(name("a")),
         GetLimit(name("a")),

@@ -141,7 +141,7 @@ impl Bench {
         }
         for limit in ["l0", "l1", "l2"] {
             let (limit_id, context) = (None, Default::default());
-            let new = NewLimit { name: name(limit), limit_id, context, ceiling: Some(100) };
+            let new = NewLimit { limit_id, context, ceiling: Some(100), ..NewLimit::new(name(limit)) };
             bench.ask(Command::Ledger(ledger::Command::CreateLimit(new)));
         }
         for (stream, mode) in [("s0", Duplicates::OnlyOnce), ("s1", Duplicates::StrictlyOnce)] {

@@ -9,8 +9,8 @@ use limina_engine::{
     events::{ChangesAfter, Mode as Duplicates, StreamTerms, Submit},
     key_values::Value,
     ledger::{
-        AsOf, Batch, Change, Context, Extend, Finalization, FinalizationChange, Finish, Hold, MAX_CHANGES,
-        Transfer, Values,
+        AsOf, Batch, Change, Context, Extend, Finalization, FinalizationChange, Hold, MAX_CHANGES, Transfer,
+        Values,
     },
     limiter::{
         Change as Rules, Check, CheckBatch, CheckSet, CounterChange, EntryMode, Limit, MAX_COUNT, NewLease,
@@ -158,9 +158,9 @@ fn ledger() {
 
     let commit = |limits: Vec<Name>| {
         let change = |limit_name| FinalizationChange { limit_name, value: None };
-        Finalization::new(Finish::Commit, name("op"), Some(limits.into_iter().map(change).collect()))
+        Finalization::new(name("op"), Some(limits.into_iter().map(change).collect()))
     };
-    check(Finalization::new(Finish::Commit, name("op"), None), "");
+    check(Finalization::new(name("op"), None), "");
     check(commit(names(64)), "");
     check(commit(names(0)), "changes: must have from 1 to 64 items, and has 0");
     check(commit(names(65)), "changes: must have from 1 to 64 items, and has 65");
@@ -462,12 +462,12 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     // Ledger: a hold and a commit are variants of `Transfer`.
     let change = |limit| (limit, 1_i64, NONE, EMPTY, NONE);
     let hold = |changes: &[&'static str], expiry: Option<u64>| {
-        (0_u8, "op", changes.iter().copied().map(change).collect::<Vec<_>>(), false, true, expiry)
+        (0_u8, "op", changes.iter().copied().map(change).collect::<Vec<_>>(), false, true, NONE, expiry)
     };
     sent(hold(&["a"], Some(1)), 6, Family::Ledger, "");
     sent(hold(&["a", "b", "a"], None), 6, Family::Ledger, "changes[2].limit_name: repeats an earlier one");
     sent(hold(&[], None), 6, Family::Ledger, "changes: must have from 1 to 64 items, and has 0");
-    sent(hold(&["a"], Some(0)), 6, Family::Ledger, "expires_after: must be from 1 ms to 366 days");
+    sent(hold(&["a"], Some(0)), 6, Family::Ledger, "expires_after_ms: must be from 1 ms to 366 days");
     let commit = |limits: &[&'static str]| {
         let changes: Vec<_> = limits.iter().map(|limit| (*limit, NONE)).collect();
         (1_u8, 0_u8, "op", Some(changes))
@@ -476,11 +476,12 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     let batch = vec![commit(&["a"]), commit(&[])];
     sent(batch, 8, Family::Ledger, "operations[1].changes: must have from 1 to 64 items, and has 0");
     sent(EMPTY, 8, Family::Ledger, "operations: must have from 1 to 8192 items, and has 0");
-    sent((vec!["a", "a"], 0_u8), 9, Family::Ledger, "limit_names[1]: repeats an earlier one");
+    sent((vec!["a", "a"], NONE, NONE), 9, Family::Ledger, "limit_names[1]: repeats an earlier one");
     sent((NONE, 0_usize), 4, Family::Ledger, "limit: must be from 1 to 100000");
     sent((NONE, 0_usize), 5, Family::Ledger, "limit: must be from 1 to 100000");
-    sent(("op", Some(1_u64)), 7, Family::Ledger, "");
-    sent(("op", Some(0_u64)), 7, Family::Ledger, "expires_after: must be from 1 ms to 366 days");
+    // The expiry is kept in one form, and set in the other.
+    sent(("op", 0_u8, (2_u8, 1_u64)), 7, Family::Ledger, "");
+    sent(("op", 0_u8, (2_u8, 0_u64)), 7, Family::Ledger, "expires_after_ms: must be from 1 ms to 366 days");
     let limit = ("a", NONE, vec![("", "v")], NONE);
     sent(limit, 0, Family::Ledger, "context.: must have from 1 to 256 bytes");
 

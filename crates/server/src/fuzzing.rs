@@ -2,8 +2,8 @@
 //! tests, so that each build of the tests compiles them.
 
 use crate::http::{
-    extract::parse,
-    from_wire::{self, events, ledger, limiter, locks},
+    extract::{parse, valid},
+    from_wire::{self, events, limiter, locks},
     problem::Failure,
 };
 use limina_engine::{
@@ -36,12 +36,15 @@ fn read(kind: usize, body: &[u8]) -> Result<Command, Failure> {
         Ok(Command::Ledger(engine_ledger::Command::Batch(batch)))
     };
     match kind % 21 {
-        0 => ledger::new_limit(parse(body)?),
-        1 => ledger::limit_patch(name(), parse(body)?),
-        2 => transfer(ledger::hold(parse(body)?)?),
-        3 => transfer(ledger::finalization(Finish::Commit, parse(body)?)?),
-        4 => transfer(ledger::finalization(Finish::Rollback, parse(body)?)?),
-        5 => ledger::values_query(parse(body)?),
+        0 => Ok(Command::Ledger(engine_ledger::Command::CreateLimit(valid(parse(body)?)?))),
+        1 => Ok(Command::Ledger(engine_ledger::Command::PatchLimit {
+            name: name(),
+            patch: valid(parse(body)?)?,
+        })),
+        2 => transfer(engine_ledger::Transfer::Hold(valid(parse(body)?)?)),
+        3 => transfer(engine_ledger::Transfer::Finish(Finish::Commit, valid(parse(body)?)?)),
+        4 => transfer(engine_ledger::Transfer::Finish(Finish::Rollback, valid(parse(body)?)?)),
+        5 => Ok(Command::Ledger(engine_ledger::Command::Values(valid(parse(body)?)?))),
         6 => change(limiter::create_rule(parse(body)?)?),
         7 => change(limiter::put_rule(name(), parse(body)?)?),
         8 => change(limiter::patch_rule(name(), parse(body)?)?),

@@ -26,8 +26,7 @@ impl Client for Caller {
         }
         for budget in (0..tenants).flat_map(|tenant| Parts::Three.budgets(tenant)) {
             let ceiling = Some(LIMIT as i64);
-            let limit =
-                NewLimit { name: name(&budget), limit_id: None, context: Default::default(), ceiling };
+            let limit = NewLimit { ceiling, ..NewLimit::new(name(&budget)) };
             match self.submit(engine::Command::Ledger(ledger::Command::CreateLimit(limit))).await? {
                 Outcome::Ledger(Ok(_)) => {}
                 other => return Err(unexpected(other)),

@@ -28,7 +28,7 @@ impl Client for Caller {
 }
 
 fn new_limit(limit: &Name) -> NewLimit {
-    NewLimit { name: limit.clone(), limit_id: None, context: Default::default(), ceiling: Some(CEILING) }
+    NewLimit { ceiling: Some(CEILING), ..NewLimit::new(limit.clone()) }
 }
 
 fn hold(operation: &Operation) -> Transfer {
@@ -38,7 +38,7 @@ fn hold(operation: &Operation) -> Transfer {
 
 fn commit(operation: &Operation) -> Transfer {
     let operation_id = name(&operation.id);
-    Transfer::Finish(Finalization::new(Finish::Commit, operation_id, None).expect("a valid commit"))
+    Transfer::Finish(Finish::Commit, Finalization::new(operation_id, None).expect("a valid commit"))
 }
 
 /// Sends one transfer as itself, and several as a batch. Returns how many were refused.

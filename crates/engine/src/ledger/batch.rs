@@ -5,7 +5,7 @@
 //! continues behind what is done. Only timers of the namespace run in between, and these make no answer larger.
 
 use super::{
-    command::{Finalization, Transfer},
+    command::Transfer,
     commit_rollback, hold, keys, operations,
     reply::{Refusal, Reply},
     state::Ledger,
@@ -16,6 +16,7 @@ use crate::{
     turn::{CannotRun, Slice, Sliced, Turn, View},
 };
 use alloc::vec::Vec;
+use limina_api::ledger::Finalization;
 
 /// An upper bound of what an answer contains for each item of a batch: a whole problem document, if refused.
 const ITEM_BYTES: usize = 512;
@@ -80,7 +81,7 @@ impl Transfer {
         const LIMITS: usize = 4;
         let changes = match self {
             Transfer::Hold(hold) => hold.changes.len(),
-            Transfer::Finish(finalization) => finalization.changes.as_ref().map_or(LIMITS, Vec::len),
+            Transfer::Finish(_, finalization) => finalization.changes.as_ref().map_or(LIMITS, Vec::len),
         };
         BASE + CHANGE * changes
     }
@@ -92,7 +93,7 @@ impl Transfer {
 
     /// Whether the answer's size depends on the stored operation: the transfer ends all its holds, up to 1,024.
     fn ends_all_holds(&self) -> bool {
-        matches!(self, Transfer::Finish(Finalization { changes: None, .. }))
+        matches!(self, Transfer::Finish(_, Finalization { changes: None, .. }))
     }
 }
 
@@ -138,7 +139,7 @@ pub(super) fn apply_transfer(
     }
     match transfer {
         Transfer::Hold(hold) => hold::apply(ledger, turn, hold),
-        Transfer::Finish(finalization) => commit_rollback::apply(ledger, turn, finalization),
+        Transfer::Finish(finish, request) => commit_rollback::apply(ledger, turn, *finish, request),
     }
 }
 
@@ -218,10 +219,10 @@ fn answer_bytes(
     };
     let values: usize = match transfer {
         Transfer::Hold(hold) => hold.changes.iter().map(|change| named(&change.limit_name)).sum(),
-        Transfer::Finish(Finalization { changes: Some(changes), .. }) => {
+        Transfer::Finish(_, Finalization { changes: Some(changes), .. }) => {
             changes.iter().map(|change| named(&change.limit_name)).sum()
         }
-        Transfer::Finish(Finalization { changes: None, operation_id, .. }) if !has_exact_ids => {
+        Transfer::Finish(_, Finalization { changes: None, operation_id, .. }) if !has_exact_ids => {
             match view.read(|reader| operations::count_holds(reader, view.namespace, operation_id)) {
                 Ok(holds) => holds.unwrap_or(0) * (VALUE_BYTES + 6 * LONGEST_TEXT),
                 // The item itself will be refused as unreadable.
@@ -229,7 +230,7 @@ fn answer_bytes(
                 Err(stop) => return Err(stop),
             }
         }
-        Transfer::Finish(Finalization { changes: None, operation_id, .. }) => {
+        Transfer::Finish(_, Finalization { changes: None, operation_id, .. }) => {
             match view.read(|reader| operations::find(ledger, reader, view.namespace, operation_id)) {
                 Ok(Some(operation)) => {
                     let limits = operation.holds.iter().map(|hold| hold.limit).filter(|n| ledger.has(*n));

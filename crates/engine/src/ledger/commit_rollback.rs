@@ -1,7 +1,7 @@
 //! `commit` and `rollback` end holds. Expiry is a rollback that a timer makes.
 
 use super::{
-    command::{Finalization, Finish},
+    command::Finish,
     entries,
     entries::EntryKind,
     expiry, keys, limits,
@@ -16,7 +16,7 @@ use crate::{
     turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
-use limina_api::ledger::FinalizationReply;
+use limina_api::ledger::{Finalization, FinalizationReply};
 
 /// The decision, made before anything is changed.
 enum Plan {
@@ -35,14 +35,15 @@ enum Plan {
 pub(super) fn apply(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
+    finish: Finish,
     request: &Finalization,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
-    match turn.view().read(|reader| decide(ledger, reader, turn.view(), request))? {
+    match turn.view().read(|reader| decide(ledger, reader, turn.view(), finish, request))? {
         Plan::Refuse(refusal) => Ok(Err(refusal)),
         Plan::Repeat(reply) => Ok(Ok(Reply::Finalization(reply))),
         Plan::Finish { operation, ends, limits } => {
             let id = &request.operation_id;
-            let kind = match request.finish {
+            let kind = match finish {
                 Finish::Commit => EntryKind::Commit,
                 Finish::Rollback => EntryKind::Rollback,
             };
@@ -58,6 +59,7 @@ fn decide(
     ledger: &Ledger,
     reader: &Reader<'_>,
     view: View<'_>,
+    finish: Finish,
     request: &Finalization,
 ) -> Result<Plan, ReadError> {
     let id = &request.operation_id;
@@ -76,7 +78,7 @@ fn decide(
         return not_found(None, None);
     };
     let (Some(changes), Some(numbers)) = (&request.changes, numbers) else {
-        return decide_all(ledger, reader, view, request, operation);
+        return decide_all(ledger, reader, view, finish, request, operation);
     };
 
     // The indexes of the named holds in the operation, each with the value to commit.
@@ -86,11 +88,11 @@ fn decide(
             return not_found(Some(&change.limit_name), None);
         };
         let hold = &operation.holds[index];
-        let value = match request.finish {
+        let value = match finish {
             Finish::Commit => change.value.unwrap_or(hold.value),
             Finish::Rollback => 0,
         };
-        if hold.state != HoldState::Held && !is_same(hold.state, request.finish, value) {
+        if hold.state != HoldState::Held && !is_same(hold.state, finish, value) {
             return not_found(Some(&change.limit_name), Some(hold.state));
         }
         wanted.push((index, value));
@@ -101,7 +103,7 @@ fn decide(
         if hold.state != HoldState::Held {
             continue;
         }
-        if request.finish == Finish::Commit && !is_within(*value, hold.value) {
+        if finish == Finish::Commit && !is_within(*value, hold.value) {
             return Ok(Plan::Refuse(Refusal::CommitExceedsHold {
                 operation_id: id.clone(),
                 limit_name: ledger.limit(hold.limit).terms.name.clone(),
@@ -124,6 +126,7 @@ fn decide_all(
     ledger: &Ledger,
     reader: &Reader<'_>,
     view: View<'_>,
+    finish: Finish,
     request: &Finalization,
     operation: Operation,
 ) -> Result<Plan, ReadError> {
@@ -132,14 +135,12 @@ fn decide_all(
         .iter()
         .enumerate()
         .filter(|(_, hold)| hold.state == HoldState::Held)
-        .map(|(index, hold)| {
-            ((index, if request.finish == Finish::Commit { hold.value } else { 0 }), hold.limit)
-        })
+        .map(|(index, hold)| ((index, if finish == Finish::Commit { hold.value } else { 0 }), hold.limit))
         .unzip();
     if !ends.is_empty() {
         return Ok(Plan::Finish { operation, ends, limits });
     }
-    let this_way = || operation.holds.iter().filter(|hold| finish_of(hold.state) == Some(request.finish));
+    let this_way = || operation.holds.iter().filter(|hold| finish_of(hold.state) == Some(finish));
     match this_way().filter_map(|hold| finished_at(hold.state)).max() {
         Some(last) => {
             // A deleted limit has no values any more.

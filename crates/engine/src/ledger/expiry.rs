@@ -1,7 +1,6 @@
 //! When holds expire: each hold request has one timer for all its holds, and one stored record. `extend` changes both.
 
 use super::{
-    command::Extend,
     keys,
     operations::{self, Operation},
     reply::{HoldState, Refusal, Reply},
@@ -13,6 +12,7 @@ use crate::{
     turn::{CannotRun, Turn},
 };
 use alloc::collections::BTreeSet;
+use limina_api::ledger::Extend;
 
 /// The decision, made before anything is changed.
 enum Plan {
@@ -35,7 +35,7 @@ pub(super) fn extend(
     if let Err(refusal) = ledger.check_not_reserved(id) {
         return Ok(Err(refusal));
     }
-    let expires_at = request.expires_after.map(|span| turn.now.after(span));
+    let expires_at = request.expires_after().map(|span| turn.now.after(span));
     let view = turn.view();
     let decision = view.read(|reader| {
         let found = operations::find(ledger, reader, view.namespace, id)?;

@@ -2,7 +2,6 @@
 
 use super::{
     balance::Balance,
-    command::{Change, Hold},
     entries,
     entries::EntryKind,
     expiry, keys, limits,
@@ -17,7 +16,7 @@ use crate::{
     turn::{CannotRun, Turn, View},
 };
 use alloc::vec::Vec;
-use limina_api::ledger::HoldReply;
+use limina_api::ledger::{Change, Hold, HoldReply};
 
 /// The decision, made before anything is changed.
 enum Plan {
@@ -154,7 +153,7 @@ fn check_quotas(ledger: &Ledger, turn: &Turn<'_>, hold: &Hold) -> Result<(), Quo
     let limits = missing()
         .map(|change| limit_bytes(&change.limit_name, change.limit_id.as_ref(), &change.context))
         .sum::<u64>();
-    let expiry = hold.expires_after.map_or(0, |_| expiry_bytes(&hold.operation_id));
+    let expiry = hold.expires_after().map_or(0, |_| expiry_bytes(&hold.operation_id));
     turn.check_bytes(ledger.resident_bytes(), limits + expiry)
 }
 
@@ -183,7 +182,7 @@ pub(super) fn execute(
     let numbers: Vec<u32> = numbered.collect();
 
     let position = turn.advance();
-    let expires_at = hold.expires_after.map(|span| turn.now.after(span));
+    let expires_at = hold.expires_after().map(|span| turn.now.after(span));
     let is_new = operation.is_none();
     let was_open = operation.as_ref().is_some_and(Operation::is_open);
     let none = || Operation { view: position, holds: Vec::with_capacity(fresh.len()) };

@@ -1,13 +1,15 @@
 //! `limits`: create, change, read and list the limits themselves.
 
 use super::{
-    command::{NewLimit, Patch},
     reply::{Nearness, Refusal, Reply},
     state::{Ledger, Terms, limit_bytes},
 };
 use crate::{Listed, Name, Page, Quota, answer_size, lists::looked_at, turn::Turn};
 use alloc::{vec, vec::Vec};
-use limina_api::{Context, ledger::Limit};
+use limina_api::{
+    Context, Patch,
+    ledger::{Limit, LimitPatch, NewLimit},
+};
 
 /// An estimate of the bytes of the stored terms of a limit without the context.
 pub(super) const TERMS_BYTES: usize = 512;
@@ -40,17 +42,16 @@ pub(super) fn patch(
     ledger: &mut Ledger,
     turn: &mut Turn<'_>,
     name: &Name,
-    ceiling: &Patch<i64>,
-    context: &Patch<Context>,
+    patch: &LimitPatch,
 ) -> Result<Limit, Refusal> {
     let number = find(ledger, name)?;
     let mut terms = ledger.limit(number).terms.clone();
-    match ceiling {
+    match &patch.ceiling {
         Patch::Keep => {}
         Patch::Remove => terms.ceiling = None,
         Patch::Set(value) => terms.ceiling = Some(*value),
     }
-    match context {
+    match &patch.context {
         Patch::Keep => {}
         Patch::Remove => terms.context = Context::default(),
         Patch::Set(value) => terms.context = value.clone(),

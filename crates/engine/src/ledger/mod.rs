@@ -22,15 +22,13 @@ mod reply;
 mod state;
 mod values;
 
-pub use command::{
-    AsOf, Batch, Change, Command, Extend, Finalization, FinalizationChange, Finish, Hold, MAX_CHANGES,
-    NewLimit, OperationFilter, Patch, Transfer, Values,
-};
+pub use command::{Batch, Command, Finish, OperationFilter, Transfer};
 pub use limina_api::{
-    Context,
+    Context, Patch,
     ledger::{
-        Entry, EntryType, FinalizationReply, HoldReply, Limit, LimitValue, Operation, OperationHold, State,
-        ValuesReply,
+        AsOf, Change, Entry, EntryType, Extend, Finalization, FinalizationChange, FinalizationReply, Hold,
+        HoldReply, Limit, LimitPatch, LimitValue, MAX_CHANGES, NewLimit, Operation, OperationHold, State,
+        Values, ValuesReply,
     },
 };
 pub use operations::MAX_LIMITS_PER_OPERATION;
@@ -58,9 +56,7 @@ pub(crate) fn apply(
     turn.begin_family(ledger.resident_bytes());
     match command {
         Command::CreateLimit(new) => Ok(limits::create(ledger, turn, new).map(Reply::Limit)),
-        Command::PatchLimit { name, ceiling, context } => {
-            Ok(limits::patch(ledger, turn, name, ceiling, context).map(Reply::Limit))
-        }
+        Command::PatchLimit { name, patch } => Ok(limits::patch(ledger, turn, name, patch).map(Reply::Limit)),
         Command::DeleteLimit(name) => Ok(limits::delete(ledger, turn, name)),
         Command::Transfer(transfer) => batch::apply_transfer(ledger, turn, transfer),
         Command::Extend(extend) => expiry::extend(ledger, turn, extend),
@@ -106,7 +102,7 @@ fn read(
     max_answer: usize,
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
     match command {
-        Command::Values(values) => match values::read(ledger, view, &values.limit_names, &values.as_of) {
+        Command::Values(values) => match values::read(ledger, view, &values.limit_names, &values.as_of()) {
             Err(CannotRun::Unreadable) => Ok(Err(Refusal::LimitsValuesReadingException)),
             other => other,
         },

@@ -3,7 +3,6 @@
 //! Only the decision changes them: while it is open, its id is reserved.
 
 use super::{
-    command::{Change, Hold},
     commit_rollback, entries,
     entries::EntryKind,
     hold, keys,
@@ -13,7 +12,7 @@ use super::{
 };
 use crate::{Name, Position, Time, resident::Shrink, turn::Turn};
 use alloc::vec::Vec;
-use limina_api::ledger::LimitValue;
+use limina_api::ledger::{Change, Hold, LimitValue};
 
 pub(crate) use super::commit_rollback::is_within;
 
@@ -42,13 +41,9 @@ pub(crate) fn hold(
     operation_id: &Name,
     changes: &[Change],
 ) -> (Position, Vec<HeldLimit>) {
-    let request = Hold {
-        operation_id: operation_id.clone(),
-        changes: changes.to_vec(),
-        skip_existing_holds: false,
-        create_missing: true,
-        expires_after: None,
-    };
+    let request =
+        Hold::new(operation_id.clone(), changes.to_vec()).expect("the parts of a decision are valid");
+    let request = request.with_create_missing(true);
     let fresh: Vec<usize> = (0..changes.len()).collect();
     let numbers = hold::numbers_of(ledger, &request);
     let (reply, holds) = hold::execute(ledger, turn, &request, numbers, None, &fresh, Vec::new());

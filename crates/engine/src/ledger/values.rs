@@ -2,7 +2,6 @@
 
 use super::{
     balance::Balance,
-    command::AsOf,
     entries, limits,
     operations::{self, Operation},
     reply::{Refusal, Reply},
@@ -15,7 +14,7 @@ use crate::{
     turn::{CannotRun, View},
 };
 use alloc::vec::Vec;
-use limina_api::ledger::{LimitValue, ValuesReply};
+use limina_api::ledger::{AsOf, LimitValue, ValuesReply};
 
 pub(super) fn read(
     ledger: &Ledger,

@@ -279,7 +279,7 @@ fn change(change: Change) -> Command {
 }
 
 fn ledger_limit(text: &str) -> Command {
-    let new = NewLimit { name: name(text), limit_id: None, context: Default::default(), ceiling: None };
+    let new = NewLimit::new(name(text));
     Command::Ledger(ledger::Command::CreateLimit(new))
 }
 

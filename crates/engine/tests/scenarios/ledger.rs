@@ -5,7 +5,8 @@ use limina_engine::{
     Command, Millis, Name, Position,
     ledger::{
         self, AsOf, Batch, Change, Context, Extend, Finalization, FinalizationChange, Finish, Hold,
-        HoldState, LimitValue, NewLimit, OperationFilter, Patch, Refusal, Reply, State, Transfer, Values,
+        HoldState, LimitPatch, LimitValue, NewLimit, OperationFilter, Patch, Refusal, Reply, State, Transfer,
+        Values,
     },
 };
 
@@ -17,22 +18,24 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Command {
     use ledger::Command as L;
     let command = match verb {
         "create" => L::CreateLimit(NewLimit {
-            name: name(plain[0]),
             limit_id: option("id").map(name),
             context: option("context").map(context).unwrap_or_default(),
             ceiling: option("ceiling").map(|value| value.parse().unwrap()),
+            ..NewLimit::new(name(plain[0]))
         }),
         "patch" => L::PatchLimit {
             name: name(plain[0]),
-            ceiling: match option("ceiling") {
-                None => Patch::Keep,
-                Some("none") => Patch::Remove,
-                Some(value) => Patch::Set(value.parse().unwrap()),
-            },
-            context: match option("context") {
-                None => Patch::Keep,
-                Some("none") => Patch::Remove,
-                Some(pairs) => Patch::Set(context(pairs)),
+            patch: LimitPatch {
+                ceiling: match option("ceiling") {
+                    None => Patch::Keep,
+                    Some("none") => Patch::Remove,
+                    Some(value) => Patch::Set(value.parse().unwrap()),
+                },
+                context: match option("context") {
+                    None => Patch::Keep,
+                    Some("none") => Patch::Remove,
+                    Some(pairs) => Patch::Set(context(pairs)),
+                },
             },
         },
         "delete" => L::DeleteLimit(name(plain[0])),
@@ -109,7 +112,7 @@ fn transfer(verb: &str, words: &[&str]) -> Transfer {
                 let changes = plain[1..].iter().map(change);
                 changes.map(|(limit_name, value)| FinalizationChange { limit_name, value }).collect()
             });
-            Transfer::Finish(Finalization::new(finish, name(plain[0]), changes).unwrap())
+            Transfer::Finish(finish, Finalization::new(name(plain[0]), changes).unwrap())
         }
     }
 }

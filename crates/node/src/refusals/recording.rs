@@ -42,7 +42,7 @@ impl RefusalSubject {
                 Details::Operation(transfer.operation_id().clone())
             }
             Command::Ledger(ledger::Command::Extend(extend)) => {
-                Details::Operation(extend.operation_id().clone())
+                Details::Operation(extend.operation_id.clone())
             }
             Command::Ledger(ledger::Command::Batch(transfers)) => {
                 Details::Operations(transfers.iter().map(Transfer::operation_id).cloned().collect())

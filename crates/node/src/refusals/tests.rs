@@ -159,7 +159,7 @@ fn each_family_says_what_refused_whom() {
         assert_eq!(recorded(command, outcome), expect);
     };
     let hold = |id: &str| Transfer::Hold(Hold::new(name(id), vec![Change::new(name("a"), 1)]).unwrap());
-    let finish = Transfer::Finish(Finalization::new(Finish::Commit, name("op"), None).unwrap());
+    let finish = Transfer::Finish(Finish::Commit, Finalization::new(name("op"), None).unwrap());
     let ledger = Command::Ledger;
     let exceeded = || {
         let limit_name = name("daily");

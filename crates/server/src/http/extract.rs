@@ -26,7 +26,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
 use headers::{check_media_type, fingerprint, idempotency_key};
 use limina_api::{AtMost, MAX_BATCH, Object, decisions, ledger};
-use limina_engine::Idempotency;
+use limina_engine::{Idempotency, Invalid};
 use query::Query;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
@@ -91,25 +91,33 @@ pub(crate) trait RequestBody: Sized {
 pub(crate) trait JsonBody: DeserializeOwned {
     const TAKES_KEY: bool = true;
     const MAKES_ROOM: bool = false;
+
+    /// Checks what parsing does not: what concerns several fields, and lengths.
+    fn validate(&self) -> Result<(), Invalid> {
+        Ok(())
+    }
 }
 
-impl JsonBody for ledger::NewLimit {}
-impl JsonBody for ledger::Hold {}
+/// Requests that are the engine's own, and can check themselves.
+macro_rules! engines_own {
+    ($($request:ty { $($constant:item)* })*) => {$(
+        impl JsonBody for $request {
+            $($constant)*
 
-impl JsonBody for ledger::Finalization {
-    const MAKES_ROOM: bool = true;
+            fn validate(&self) -> Result<(), Invalid> {
+                <$request>::validate(self)
+            }
+        }
+    )*};
 }
 
-impl JsonBody for ledger::Extend {
-    const MAKES_ROOM: bool = true;
-}
-
-impl JsonBody for ledger::LimitPatch {
-    const TAKES_KEY: bool = false;
-}
-
-impl JsonBody for ledger::ValuesQuery {
-    const TAKES_KEY: bool = false;
+engines_own! {
+    ledger::NewLimit {}
+    ledger::Hold {}
+    ledger::Finalization { const MAKES_ROOM: bool = true; }
+    ledger::Extend { const MAKES_ROOM: bool = true; }
+    ledger::LimitPatch { const TAKES_KEY: bool = false; }
+    ledger::Values { const TAKES_KEY: bool = false; }
 }
 
 impl JsonBody for decisions::CommitDecision {
@@ -134,7 +142,7 @@ impl<T: JsonBody> RequestBody for T {
     const MAKES_ROOM: bool = T::MAKES_ROOM;
 
     fn parse(bytes: &Bytes) -> Result<T, Failure> {
-        parse(bytes)
+        valid(parse(bytes)?)
     }
 }
 
@@ -169,9 +177,16 @@ impl<I: JsonBody> RequestBody for Items<I> {
 
     fn parse(bytes: &Bytes) -> Result<Items<I>, Failure> {
         if let Ok(Object(batch)) = serde_json::from_slice::<Object<ledger::Batch<I>>>(bytes) {
-            return Ok(Items(batch.operations.into_iter().map(Ok).collect()));
+            return Ok(Items(batch.operations.into_iter().map(valid).collect()));
         }
         let RawBatch { operations: AtMost(operations) } = parse(bytes)?;
-        Ok(Items(operations.into_iter().map(|item| parse(item.get().as_bytes())).collect()))
+        let item = |item: &RawValue| parse(item.get().as_bytes()).and_then(valid);
+        Ok(Items(operations.into_iter().map(item).collect()))
     }
+}
+
+/// The body, if it is valid besides being of its type.
+pub(crate) fn valid<T: JsonBody>(body: T) -> Result<T, Failure> {
+    body.validate()?;
+    Ok(body)
 }

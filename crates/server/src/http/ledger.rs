@@ -6,7 +6,7 @@ use super::{
         Call, Items, LimitName, LimitsQuery, Namespace, NoQuery, OperationId, OperationsQuery, Paging,
         RequestBody,
     },
-    from_wire::{CheckedBatch, batch as checked_batch, ledger as from_wire},
+    from_wire::{CheckedBatch, batch as checked_batch},
     json::{json, json_of_size},
     lists::{limits_by_use, list},
     problem::Failure,
@@ -64,7 +64,13 @@ type Answer = Result<Response, Failure>;
 )]
 pub(super) async fn create_limit(State(app): State<App>, call: Call<wire::NewLimit>) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    app.submit(namespace, idempotency, from_wire::new_limit(body)?, StatusCode::CREATED).await
+    app.submit(
+        namespace,
+        idempotency,
+        Command::Ledger(ledger::Command::CreateLimit(body)),
+        StatusCode::CREATED,
+    )
+    .await
 }
 
 /// List the limits, ordered by name, or the limits that are nearest to their ceilings.
@@ -121,7 +127,13 @@ pub(super) async fn patch_limit(
     call: Call<wire::LimitPatch>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    app.submit(namespace, idempotency, from_wire::limit_patch(name, body)?, StatusCode::OK).await
+    app.submit(
+        namespace,
+        idempotency,
+        Command::Ledger(ledger::Command::PatchLimit { name, patch: body }),
+        StatusCode::OK,
+    )
+    .await
 }
 
 /// Delete a limit with its history.
@@ -176,7 +188,7 @@ pub(super) async fn list_entries(
     ),
 )]
 pub(super) async fn hold(State(app): State<App>, call: Call<wire::Hold>) -> Answer {
-    transfer(app, call, from_wire::hold).await
+    transfer(app, call, Transfer::Hold).await
 }
 
 /// Commit holds of an operation, or parts of them.
@@ -193,7 +205,7 @@ pub(super) async fn hold(State(app): State<App>, call: Call<wire::Hold>) -> Answ
     ),
 )]
 pub(super) async fn commit(State(app): State<App>, call: Call<wire::Finalization>) -> Answer {
-    transfer(app, call, |body| from_wire::finalization(Finish::Commit, body)).await
+    transfer(app, call, |body| Transfer::Finish(Finish::Commit, body)).await
 }
 
 /// Roll back holds of an operation.
@@ -209,7 +221,7 @@ pub(super) async fn commit(State(app): State<App>, call: Call<wire::Finalization
     ),
 )]
 pub(super) async fn rollback(State(app): State<App>, call: Call<wire::Finalization>) -> Answer {
-    transfer(app, call, |body| from_wire::finalization(Finish::Rollback, body)).await
+    transfer(app, call, |body| Transfer::Finish(Finish::Rollback, body)).await
 }
 
 /// Set when the open holds of an operation expire: this long after now, or never.
@@ -224,7 +236,7 @@ pub(super) async fn rollback(State(app): State<App>, call: Call<wire::Finalizati
 )]
 pub(super) async fn extend(State(app): State<App>, call: Call<wire::Extend>) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    app.submit(namespace, idempotency, from_wire::extend(body)?, StatusCode::OK).await
+    app.submit(namespace, idempotency, Command::Ledger(ledger::Command::Extend(body)), StatusCode::OK).await
 }
 
 /// Execute several holds in order. Each succeeds or fails alone.
@@ -235,7 +247,7 @@ pub(super) async fn extend(State(app): State<App>, call: Call<wire::Extend>) -> 
     responses((status = 200, description = "One result per hold, in the order of the request.", body = wire::BatchReply<wire::HoldReply>)),
 )]
 pub(super) async fn hold_batch(State(app): State<App>, call: Call<Items<wire::Hold>>) -> Answer {
-    batch(app, call, from_wire::hold).await
+    batch(app, call, Transfer::Hold).await
 }
 
 /// Execute several commits in order. Each succeeds or fails alone.
@@ -246,7 +258,7 @@ pub(super) async fn hold_batch(State(app): State<App>, call: Call<Items<wire::Ho
     responses((status = 200, description = "One result per commit, in the order of the request.", body = wire::BatchReply<wire::FinalizationReply>)),
 )]
 pub(super) async fn commit_batch(State(app): State<App>, call: Call<Items<wire::Finalization>>) -> Answer {
-    batch(app, call, |item| from_wire::finalization(Finish::Commit, item)).await
+    batch(app, call, |item| Transfer::Finish(Finish::Commit, item)).await
 }
 
 /// Execute several rollbacks in order. Each succeeds or fails alone.
@@ -257,21 +269,21 @@ pub(super) async fn commit_batch(State(app): State<App>, call: Call<Items<wire::
     responses((status = 200, description = "One result per rollback, in the order of the request.", body = wire::BatchReply<wire::FinalizationReply>)),
 )]
 pub(super) async fn rollback_batch(State(app): State<App>, call: Call<Items<wire::Finalization>>) -> Answer {
-    batch(app, call, |item| from_wire::finalization(Finish::Rollback, item)).await
+    batch(app, call, |item| Transfer::Finish(Finish::Rollback, item)).await
 }
 
 /// Read the values of limits: the latest, or those at an operation or a position.
 #[utoipa::path(
     post, path = "/v1/ledger/values", tag = "ledger",
-    request_body = wire::ValuesQuery,
+    request_body = wire::Values,
     responses(
         (status = 200, description = "The values of all requested limits at one position.", body = wire::ValuesReply),
         (status = 404, description = "`LimitNotFound` or `OperationNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
-pub(super) async fn values(State(app): State<App>, call: Call<wire::ValuesQuery>) -> Answer {
+pub(super) async fn values(State(app): State<App>, call: Call<wire::Values>) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    app.submit(namespace, idempotency, from_wire::values_query(body)?, StatusCode::OK).await
+    app.submit(namespace, idempotency, Command::Ledger(ledger::Command::Values(body)), StatusCode::OK).await
 }
 
 /// List the operations, ordered by id.
@@ -315,13 +327,9 @@ pub(super) async fn get_operation(
     read(&app, namespace, ledger::Command::GetOperation(id)).await
 }
 
-async fn transfer<T: RequestBody>(
-    app: App,
-    call: Call<T>,
-    convert: impl Fn(T) -> Result<Transfer, Failure>,
-) -> Answer {
+async fn transfer<T: RequestBody>(app: App, call: Call<T>, transfer: impl Fn(T) -> Transfer) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    let command = Command::Ledger(ledger::Command::Transfer(convert(body)?));
+    let command = Command::Ledger(ledger::Command::Transfer(transfer(body)));
     app.submit(namespace, idempotency, command, StatusCode::OK).await
 }
 
@@ -329,13 +337,10 @@ async fn transfer<T: RequestBody>(
 const EXPECTED_RESULT: usize = 128;
 
 /// Executes the valid items. Each invalid item gets a problem document in its place.
-async fn batch<I>(
-    app: App,
-    call: Call<Items<I>>,
-    convert: impl Fn(I) -> Result<Transfer, Failure>,
-) -> Answer {
+async fn batch<I>(app: App, call: Call<Items<I>>, transfer: impl Fn(I) -> Transfer) -> Answer {
     let Call { namespace, idempotency, body: Items(items) } = call;
-    let CheckedBatch { items: transfers, problems } = checked_batch("operations", items, convert)?;
+    let CheckedBatch { items: transfers, problems } =
+        checked_batch("operations", items, |item| Ok(transfer(item)))?;
     if transfers.is_empty() {
         return Ok(json(StatusCode::OK, &to_wire::merged_batch(Vec::new(), problems)));
     }

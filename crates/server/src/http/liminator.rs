@@ -5,7 +5,7 @@
 use super::{
     App,
     extract::{MAX_BODY, Namespace, NoQuery, read_body},
-    from_wire::ledger as from_wire,
+    from_wire::name,
     problem::{Code, Failure},
     status::{
         self,
@@ -27,10 +27,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use limina_access::Level;
-use limina_api::{Context, Invalid, ledger as wire};
 use limina_engine::{
-    Command, Outcome,
-    ledger::{self, Finish, Refusal},
+    Command, Invalid, Outcome,
+    ledger::{
+        self, AsOf, Change, Context, Finalization, FinalizationChange, Finish, Hold, Refusal, Transfer,
+        Values,
+    },
 };
 use limina_node::Unavailable;
 
@@ -125,56 +127,57 @@ pub(crate) fn command(call: &Call) -> Result<Option<Command>, Failure> {
         {
             None
         }
-        Call::Hold(request) => transfer(from_wire::hold(hold(request)?)?),
-        Call::Commit(request) => transfer(from_wire::finalization(Finish::Commit, finalization(request))?),
-        Call::Rollback(request) => {
-            transfer(from_wire::finalization(Finish::Rollback, finalization(request))?)
-        }
+        Call::Hold(request) => transfer(hold(request)?),
+        Call::Commit(request) => transfer(finish(Finish::Commit, request)?),
+        Call::Rollback(request) => transfer(finish(Finish::Rollback, request)?),
         Call::Get(request) => {
-            let limit_names = request.limit_changes.iter().map(|change| change.limit_name.clone()).collect();
-            let operation_id = Some(request.operation_id.clone());
-            Some(from_wire::values_query(wire::ValuesQuery { limit_names, operation_id, position: None })?)
+            let operation_id = name("operation_id", &request.operation_id)?;
+            let limit_names = request.limit_changes.iter().map(|change| &change.limit_name);
+            Some(values(limit_names, AsOf::Operation(operation_id))?)
         }
         Call::GetLastLimitsValues(names) if names.is_empty() => None,
-        Call::GetLastLimitsValues(names) => {
-            let limit_names = names.clone();
-            Some(from_wire::values_query(wire::ValuesQuery {
-                limit_names,
-                operation_id: None,
-                position: None,
-            })?)
-        }
+        Call::GetLastLimitsValues(names) => Some(values(names.iter(), AsOf::Now)?),
     })
 }
 
 /// Liminator creates the limits that are missing, and accepts the same hold again.
-fn hold(request: &LimitRequest) -> Result<wire::Hold, Invalid> {
-    let change = |(index, change): (usize, &LimitChange)| {
-        Ok(wire::Change {
-            limit_name: change.limit_name.clone(),
-            value: change.value,
-            limit_id: change.limit_id.clone(),
-            context: (change.context.clone().map(Context::new).transpose())
-                .map_err(|invalid: Invalid| invalid.within_item("changes", index))?,
-            ceiling: None,
+fn hold(request: &LimitRequest) -> Result<Transfer, Failure> {
+    let change = |change: &LimitChange| {
+        Ok(Change {
+            limit_id: change.limit_id.as_ref().map(|id| name("limit_id", id)).transpose()?,
+            context: change.context.clone().map_or_else(|| Ok(Context::default()), Context::new)?,
+            ..Change::new(name("limit_name", &change.limit_name)?, change.value)
         })
     };
-    Ok(wire::Hold {
-        operation_id: request.operation_id.clone(),
-        changes: request.limit_changes.iter().enumerate().map(change).collect::<Result<_, Invalid>>()?,
-        skip_existing_holds: true,
-        create_missing: true,
-        expires_after: None,
-        expires_after_ms: None,
-    })
+    let hold = Hold::new(name("operation_id", &request.operation_id)?, changes(request, change)?)?;
+    Ok(Transfer::Hold(hold.with_skip_existing_holds(true).with_create_missing(true)))
 }
 
-fn finalization(request: &LimitRequest) -> wire::Finalization {
-    let changes = request.limit_changes.iter().map(|change| wire::FinalizationChange {
-        limit_name: change.limit_name.clone(),
-        value: Some(change.value),
-    });
-    wire::Finalization { operation_id: request.operation_id.clone(), changes: Some(changes.collect()) }
+fn finish(finish: Finish, request: &LimitRequest) -> Result<Transfer, Failure> {
+    let change = |change: &LimitChange| {
+        let limit_name = name("limit_name", &change.limit_name)?;
+        Ok(FinalizationChange { limit_name, value: Some(change.value) })
+    };
+    let operation_id = name("operation_id", &request.operation_id)?;
+    Ok(Transfer::Finish(finish, Finalization::new(operation_id, Some(changes(request, change)?))?))
+}
+
+fn changes<C>(
+    request: &LimitRequest,
+    change: impl Fn(&LimitChange) -> Result<C, Invalid>,
+) -> Result<Vec<C>, Invalid> {
+    let changes = request.limit_changes.iter().enumerate();
+    let changes =
+        changes.map(|(index, given)| change(given).map_err(|invalid| invalid.within_item("changes", index)));
+    changes.collect()
+}
+
+fn values<'n>(limit_names: impl Iterator<Item = &'n String>, as_of: AsOf) -> Result<Command, Failure> {
+    let names = limit_names.enumerate();
+    let names = names
+        .map(|(index, text)| name("", text).map_err(|invalid| invalid.within_item("limit_names", index)));
+    let values = Values::new(names.collect::<Result<_, _>>()?, as_of)?;
+    Ok(Command::Ledger(ledger::Command::Values(values)))
 }
 
 fn successful(reply: ledger::Reply) -> Result<Reply, Unsuccessful> {

@@ -141,13 +141,21 @@ async fn bodies_become_commands() {
         assert_eq!((asked.namespace.as_str(), asked.idempotency), ("default", None));
     };
     let new = |limit_id, context, ceiling| {
-        ledger::Command::CreateLimit(ledger::NewLimit { name: name("a"), limit_id, context, ceiling })
+        ledger::Command::CreateLimit(ledger::NewLimit {
+            limit_id,
+            context,
+            ceiling,
+            ..ledger::NewLimit::new(name("a"))
+        })
     };
     check("POST", "/v1/ledger/limits", r#"{"name": "a"}"#, 201, new(None, Default::default(), None)).await;
     let full = r#"{"name": "a", "limit_id": "7", "context": {"k": "v"}, "ceiling": -9223372036854775808}"#;
     let context = || ledger::Context::new([("k", "v")]).unwrap();
     check("POST", "/v1/ledger/limits", full, 201, new(Some(name("7")), context(), Some(i64::MIN))).await;
-    let patched = |ceiling, context| ledger::Command::PatchLimit { name: name("a"), ceiling, context };
+    let patched = |ceiling, context| {
+        let patch = ledger::LimitPatch { ceiling, context };
+        ledger::Command::PatchLimit { name: name("a"), patch }
+    };
     check("PATCH", "/v1/ledger/limits/a", "", 200, patched(Patch::Keep, Patch::Keep)).await;
     check("PATCH", "/v1/ledger/limits/a", "{}", 200, patched(Patch::Keep, Patch::Keep)).await;
     let body = r#"{"ceiling": null, "context": {"k": "v"}}"#;
@@ -181,8 +189,8 @@ async fn bodies_become_commands() {
         check("POST", "/v1/ledger/extend", body, 200, extended(None)).await;
     }
     let finished = |finish, changes| {
-        let finalization = ledger::Finalization::new(finish, name("op"), changes).unwrap();
-        ledger::Command::Transfer(Transfer::Finish(finalization))
+        let finalization = ledger::Finalization::new(name("op"), changes).unwrap();
+        ledger::Command::Transfer(Transfer::Finish(finish, finalization))
     };
     check(
         "POST",

@@ -66,7 +66,7 @@ async fn answers_have_the_status_and_the_headers_that_clients_know() {
     let asked = server.last_asked();
     assert_eq!(asked.namespace.as_str(), "shop");
     let Command::Ledger(ledger::Command::Transfer(Transfer::Hold(held))) = asked.command else { panic!() };
-    assert!(held.create_missing() && held.skip_existing_holds());
+    assert!(held.create_missing && held.skip_existing_holds);
     for function in ["Commit", "Rollback", "Get", "GetLastLimitsValues"] {
         check(function, None, 200, "", "").await;
     }

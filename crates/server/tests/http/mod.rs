@@ -234,7 +234,7 @@ fn transferred(transfer: &Transfer) -> Reply {
     let (operation_id, position, values) = (transfer.operation_id().clone(), Position(3), vec![value("a")]);
     match transfer {
         Transfer::Hold(_) => Reply::Hold(HoldReply { operation_id, position, values, skipped: Vec::new() }),
-        Transfer::Finish(_) => Reply::Finalization(FinalizationReply { operation_id, position, values }),
+        Transfer::Finish(..) => Reply::Finalization(FinalizationReply { operation_id, position, values }),
     }
 }
 

@@ -47,8 +47,9 @@ pub(super) fn long_batch() -> Request {
     let limit_name = |limit| name(&format!("{limit}{}", "x".repeat(255)));
     let change = |limit| ledger::FinalizationChange { limit_name: limit_name(limit), value: None };
     let changes = (0..7).map(change).collect();
-    let commit = ledger::Finalization::new(ledger::Finish::Commit, name(&"o".repeat(256)), Some(changes));
-    let transfers = vec![ledger::Transfer::Finish(commit.unwrap()); ledger::Batch::MAX_TRANSFERS];
+    let commit = ledger::Finalization::new(name(&"o".repeat(256)), Some(changes));
+    let transfers =
+        vec![ledger::Transfer::Finish(ledger::Finish::Commit, commit.unwrap()); ledger::Batch::MAX_TRANSFERS];
     let command = Command::Ledger(ledger::Command::Batch(ledger::Batch::new(transfers).unwrap()));
     Request { command, ..read() }
 }

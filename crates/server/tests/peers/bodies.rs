@@ -81,8 +81,17 @@ async fn an_invalid_command_is_refused() {
         assert_eq!(caller.call(ASK, &body).await, Err(field.to_owned()));
     };
     let change = || ("a", 1_i64, none, 0_u8, none);
-    let hold =
-        ("n", none, (none, none), (0_u8, 6_u8, 0_u8), "op", vec![change(), change()], false, true, none);
+    let hold = (
+        "n",
+        none,
+        (none, none),
+        (0_u8, 6_u8, 0_u8),
+        "op",
+        vec![change(), change()],
+        false,
+        true,
+        (none, none),
+    );
     ask(bytes(&hold), "changes[1].limit_name").await;
     let window = Some((0_u8, 0_u64));
     let rule = (

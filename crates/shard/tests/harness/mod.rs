@@ -6,7 +6,7 @@ use bytes::Bytes;
 use limina_engine::{
     Command, Engine, Idempotency, Name, Options as EngineOptions, Outcome, Read, ReadResult, Request, Time,
     Writes,
-    ledger::{self, AsOf, Batch, Change, Context, Hold, NewLimit, Transfer, Values},
+    ledger::{self, AsOf, Batch, Change, Hold, NewLimit, Transfer, Values},
     record,
 };
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard};
@@ -172,7 +172,7 @@ pub(crate) fn name(text: &str) -> Name {
 
 /// Creates a limit.
 pub(crate) fn limit(limit_name: &str) -> Command {
-    let new = NewLimit { name: name(limit_name), limit_id: None, context: Context::default(), ceiling: None };
+    let new = NewLimit::new(name(limit_name));
     Command::Ledger(ledger::Command::CreateLimit(new))
 }
 

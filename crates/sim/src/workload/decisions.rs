@@ -187,8 +187,8 @@ impl DecisionWorkload {
             }),
             9 => {
                 let finish = if random.one_in(2) { Finish::Commit } else { Finish::Rollback };
-                let transfer = Finalization::new(finish, self.id(random), None).expect(VALID);
-                Command::Ledger(ledger::Command::Transfer(Transfer::Finish(transfer)))
+                let transfer = Finalization::new(self.id(random), None).expect(VALID);
+                Command::Ledger(ledger::Command::Transfer(Transfer::Finish(finish, transfer)))
             }
             10 => Command::Ledger(ledger::Command::GetOperation(self.id(random))),
             _ => Command::Ledger(ledger::Command::ListEntries {

@@ -6,7 +6,7 @@ use limina_engine::{
     Millis, Name, Position,
     ledger::{
         AsOf, Batch, Change, Command, Context, Extend, Finalization, FinalizationChange, Finish, Hold,
-        NewLimit, OperationFilter, Patch, Transfer, Values,
+        LimitPatch, NewLimit, OperationFilter, Patch, Transfer, Values,
     },
 };
 
@@ -29,20 +29,22 @@ impl LedgerWorkload {
 
     pub(super) fn command(&self, random: &mut Random) -> Command {
         match random.below(100) {
-            0..=4 => Command::CreateLimit(NewLimit {
-                name: self.limit(random),
-                limit_id: random.one_in(2).then(|| name("id")),
-                context: context(random),
-                ceiling: random.one_in(2).then(|| value(random)),
-            }),
+            0..=4 => {
+                let new = NewLimit::new(self.limit(random));
+                let limit_id = random.one_in(2).then(|| name("id"));
+                let (context, ceiling) = (context(random), random.one_in(2).then(|| value(random)));
+                Command::CreateLimit(NewLimit { limit_id, context, ceiling, ..new })
+            }
             5..=7 => Command::PatchLimit {
                 name: self.limit(random),
-                ceiling: match random.below(3) {
-                    0 => Patch::Keep,
-                    1 => Patch::Remove,
-                    _ => Patch::Set(value(random)),
+                patch: LimitPatch {
+                    ceiling: match random.below(3) {
+                        0 => Patch::Keep,
+                        1 => Patch::Remove,
+                        _ => Patch::Set(value(random)),
+                    },
+                    context: if random.one_in(2) { Patch::Keep } else { Patch::Set(context(random)) },
                 },
-                context: if random.one_in(2) { Patch::Keep } else { Patch::Set(context(random)) },
             },
             8 => Command::GetLimit(self.limit(random)),
             9..=10 => Command::ListLimits(page(random, |random| self.limit(random))),
@@ -112,7 +114,7 @@ impl LedgerWorkload {
             .one_in(2)
             .then(|| self.some_limits(random).into_iter().map(|limit| change(random, limit)).collect());
         let finish = if random.one_in(2) { Finish::Commit } else { Finish::Rollback };
-        Transfer::Finish(Finalization::new(finish, operation_id, changes).expect(VALID))
+        Transfer::Finish(finish, Finalization::new(operation_id, changes).expect(VALID))
     }
 
     fn limit(&self, random: &mut Random) -> Name {

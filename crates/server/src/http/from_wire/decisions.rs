@@ -1,9 +1,6 @@
 //! The requests about decisions.
 
-use super::{
-    super::problem::Failure, Span, key_values::key_values, ledger::hold_change, locks::several, name,
-    optional_name,
-};
+use super::{super::problem::Failure, Span, key_values::key_values, locks::several, name, optional_name};
 use limina_api::decisions as wire;
 use limina_engine::{
     Invalid, Name,
@@ -21,7 +18,10 @@ pub(crate) fn decide(waiter: Name, new: wire::NewDecision<'_>) -> Result<Decide,
         .collect::<Result<_, _>>()?;
     let holds = new.holds.into_iter().enumerate();
     let holds = holds
-        .map(|(index, change)| hold_change(change).map_err(|invalid| invalid.within_item("holds", index)))
+        .map(|(index, change)| {
+            let checked = change.context.validate().map_err(|invalid| invalid.within_item("holds", index));
+            checked.map(|()| change)
+        })
         .collect::<Result<_, _>>()?;
     let event = new.event.map(|part| event(&part).map_err(|invalid| invalid.within("event"))).transpose()?;
     let parts =

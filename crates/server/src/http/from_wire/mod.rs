@@ -5,7 +5,6 @@
 pub(crate) mod decisions;
 pub(crate) mod events;
 mod key_values;
-pub(crate) mod ledger;
 pub(crate) mod limiter;
 pub(crate) mod locks;
 mod selection;
@@ -54,7 +53,7 @@ impl From<Invalid> for Failure {
     }
 }
 
-fn name(field: &str, text: &str) -> Result<Name, Invalid> {
+pub(crate) fn name(field: &str, text: &str) -> Result<Name, Invalid> {
     Name::new(text).map_err(|reason| Invalid::new(field, Reason::Name(reason)))
 }
 

@@ -145,17 +145,17 @@ impl Ledger {
                 self.create(order, new.clone());
                 Ok(Reply::Limit(self.info(&new.name)))
             }
-            ledger::Command::PatchLimit { name, ceiling, context } => {
+            ledger::Command::PatchLimit { name, patch } => {
                 self.must_exist([name])?;
                 let id = self.id(name).unwrap();
                 let terms = &mut self.limits[id].terms;
                 let old = terms.clone();
-                match ceiling {
+                match &patch.ceiling {
                     Patch::Keep => {}
                     Patch::Remove => terms.ceiling = None,
                     Patch::Set(value) => terms.ceiling = Some(*value),
                 }
-                match context {
+                match &patch.context {
                     Patch::Keep => {}
                     Patch::Remove => terms.context = Default::default(),
                     Patch::Set(value) => terms.context = value.clone(),
@@ -191,7 +191,7 @@ impl Ledger {
             ledger::Command::Transfer(transfer) => self.transfer(order, now, transfer),
             ledger::Command::Batch(_) => unreachable!("a batch is executed item by item"),
             ledger::Command::Values(values) => {
-                let (limit_names, as_of) = (values.limit_names(), values.as_of());
+                let (limit_names, as_of) = (&values.limit_names, values.as_of());
                 self.must_exist(limit_names)?;
                 let position = match as_of {
                     AsOf::Now => order.position,
@@ -199,7 +199,7 @@ impl Ledger {
                         return Err(Refusal::PositionNotReached { current: Position(order.position) });
                     }
                     AsOf::Position(position) => position.0,
-                    AsOf::Operation(id) => self.view(id).ok_or_else(|| not_found(id, None, None))?,
+                    AsOf::Operation(id) => self.view(&id).ok_or_else(|| not_found(&id, None, None))?,
                 };
                 let values = self.values(&self.ids(limit_names), position);
                 Ok(Reply::Values(ValuesReply { position: Position(position), values }))
@@ -249,23 +249,25 @@ impl Ledger {
         }
         match transfer {
             Transfer::Hold(hold) => self.hold(order, now, hold).map(Reply::Hold),
-            Transfer::Finish(finalization) => self.finish(order, now, finalization).map(Reply::Finalization),
+            Transfer::Finish(finish, request) => {
+                self.finish(order, now, *finish, request).map(Reply::Finalization)
+            }
         }
     }
 
     fn hold(&mut self, order: &mut Order, now: u64, hold: &Hold) -> Result<HoldReply, Refusal> {
-        let names: Vec<Name> = hold.changes().iter().map(|change| change.limit_name.clone()).collect();
-        if !hold.create_missing() {
+        let names: Vec<Name> = hold.changes.iter().map(|change| change.limit_name.clone()).collect();
+        if !hold.create_missing {
             self.must_exist(&names)?;
         }
-        let operation_id = hold.operation_id().clone();
+        let operation_id = hold.operation_id.clone();
         let held: Vec<Option<(i64, HoldState)>> = names
             .iter()
             .map(|name| self.hold_in(&operation_id, self.id(name)?))
             .map(|held| held.map(|(event, state)| (event.value, state)))
             .collect();
         let with = |wanted: &dyn Fn(i64, Option<(i64, HoldState)>) -> bool| -> Vec<usize> {
-            let changes = hold.changes().iter().zip(&held).enumerate();
+            let changes = hold.changes.iter().zip(&held).enumerate();
             changes.filter(|(_, (change, held))| wanted(change.value, **held)).map(|(i, _)| i).collect()
         };
         let finished = with(&|_, held| held.is_some_and(|(_, state)| state != HoldState::Held));
@@ -274,7 +276,7 @@ impl Ledger {
             return Err(Refusal::OperationAlreadyInFinalState { operation_id, limits });
         }
         let is_same = |value, held: Option<(i64, HoldState)>| held.is_some_and(|(held, _)| held == value);
-        let skipped = with(&|value, held| hold.skip_existing_holds() && is_same(value, held));
+        let skipped = with(&|value, held| hold.skip_existing_holds && is_same(value, held));
         let duplicates: Vec<usize> =
             with(&|_, held| held.is_some()).into_iter().filter(|i| !skipped.contains(i)).collect();
         if !duplicates.is_empty() {
@@ -291,7 +293,7 @@ impl Ledger {
 
         let mut exceeded = Vec::new();
         let mut overflowing = Vec::new();
-        for change in fresh.iter().map(|i| &hold.changes()[*i]) {
+        for change in fresh.iter().map(|i| &hold.changes[*i]) {
             match self.refused(change) {
                 Some(RefusedHold::LimitExceeded(limit)) => exceeded.push(limit),
                 Some(RefusedHold::ValueOverflow { limit_name, .. }) => overflowing.push(limit_name),
@@ -305,7 +307,7 @@ impl Ledger {
             return Err(Refusal::ValueOverflow { limit_names: overflowing });
         }
 
-        let fresh: Vec<Change> = fresh.iter().map(|i| hold.changes()[*i].clone()).collect();
+        let fresh: Vec<Change> = fresh.iter().map(|i| hold.changes[*i].clone()).collect();
         self.check_quota(self.missing(&fresh).len())?;
         let expires_at = hold.expires_after().map(|span| now + span.0);
         self.hold_all(order, now, &operation_id, &fresh, expires_at);
@@ -317,7 +319,7 @@ impl Ledger {
     }
 
     fn extend(&mut self, order: &mut Order, now: u64, request: &Extend) -> Result<Reply, Refusal> {
-        let id = request.operation_id();
+        let id = &request.operation_id;
         self.view(id).ok_or_else(|| not_found(id, None, None))?;
         let open = self.open_holds(id);
         if open.is_empty() {
@@ -344,10 +346,11 @@ impl Ledger {
         &mut self,
         order: &mut Order,
         now: u64,
+        finish: Finish,
         request: &Finalization,
     ) -> Result<FinalizationReply, Refusal> {
-        let id = request.operation_id();
-        let kind = match request.finish() {
+        let id = &request.operation_id;
+        let kind = match finish {
             Finish::Commit => EntryType::Commit,
             Finish::Rollback => EntryType::Rollback,
         };
@@ -356,8 +359,8 @@ impl Ledger {
             position: Position(position),
             values: this.values(limits, position),
         };
-        let is_commit = request.finish() == Finish::Commit;
-        let Some(changes) = request.changes() else {
+        let is_commit = finish == Finish::Commit;
+        let Some(changes) = &request.changes else {
             self.view(id).ok_or_else(|| not_found(id, None, None))?;
             let open = self.open_holds(id);
             if !open.is_empty() {
@@ -438,7 +441,7 @@ impl Ledger {
         for change in changes {
             if self.limit(&change.limit_name).is_none() {
                 let Change { limit_name, limit_id, context, ceiling, .. } = change.clone();
-                self.create(order, NewLimit { name: limit_name, limit_id, context, ceiling });
+                self.create(order, NewLimit { limit_id, context, ceiling, ..NewLimit::new(limit_name) });
             }
         }
         order.advance();
