@@ -4,12 +4,12 @@
 //! back with the result. `loading` builds a shard's engine from what is stored, and `prepared` does most of that before this node owns the
 //! shard.
 
-mod alarm;
+mod control_signals;
 mod loading;
-mod news;
 mod outputs;
 mod prepared;
 mod restored;
+mod wake_timer;
 
 pub use loading::load_engine;
 pub(crate) use loading::open;
@@ -26,13 +26,12 @@ use crate::{
     opener::Opener,
     service::{NotDecided, ShardReceiver, Ticket},
 };
-use alarm::Alarm;
+use control_signals::ControlSignals;
 use limina_engine::{Engine, Millis, QuotaTable, Read, ReadResult, Time, engine::is_kept_by_id, record};
 use limina_shard::{Failure, Loss, Opening, Options, Output, Shard, ShardClock, clock::Reading};
 use limina_store::{
     ConfirmError, FilteredKeys, FreeSpace, Journal, LogLimit, NodeId, ShardId, ShardStore, StoreError, Table,
 };
-use news::News;
 use restored::Positions;
 use std::{error::Error, future::Future, pin::Pin, sync::Arc, time::Duration};
 use tokio::{
@@ -40,6 +39,7 @@ use tokio::{
     task::JoinHandle,
     time::Instant,
 };
+use wake_timer::WakeTimer;
 
 /// How long to wait before a shard that could not be opened is opened again.
 const REOPEN_PAUSE: Duration = Duration::from_millis(500);
@@ -235,21 +235,22 @@ impl<J: Journal, T: Table> Driver<J, T> {
         handed: Option<HandedTime>,
         orders: watch::Receiver<Order>,
     ) -> Result<Closed, NotOwned> {
-        let mut news = News::new(orders, self.tenure_guard.is_store_away(), self.service.serving());
-        let mut is_reachable = news.is_serving();
+        let mut signals =
+            ControlSignals::new(orders, self.tenure_guard.is_store_away(), self.service.serving());
+        let mut is_reachable = signals.is_serving();
         let mut clock = self.begin(engine, handed, is_reachable);
         let mut interruptions = self.interruptions.count(self.clocks.read());
         let (mut is_stopping, mut is_closed) = (false, false);
         // Set while more requests wait than are taken at once.
         let mut busy_since = None;
         let mut was_persisted_at_once = false;
-        let mut alarm = Alarm::default();
+        let mut wake_timer = WakeTimer::default();
         loop {
             let polled_at = Instant::now();
             // Checked before each poll: nothing falls due that was held when the process stood still.
             let now = self.advance_past_interruptions(&mut clock, &mut interruptions);
             // Checked before each poll: a client's request is never decided while time still stands.
-            is_reachable = self.follow_reachable(is_reachable, &mut news, now);
+            is_reachable = self.follow_reachable(is_reachable, &mut signals, now);
             let do_sweeps_wait = self.update_permissions(polled_at);
             let is_unfinished = self.poll(now, &mut clock);
             if is_closed && self.opening.is_none() && self.shard.is_idle() {
@@ -261,18 +262,18 @@ impl<J: Journal, T: Table> Driver<J, T> {
                 return Ok(self.close(clock));
             }
             // Counted from when the clock was read: everything done since then took time too.
-            alarm.set(self.wake_after(now, do_sweeps_wait).map(|span| polled_at + span));
+            wake_timer.set(self.wake_after(now, do_sweeps_wait).map(|span| polled_at + span));
             // While the shard is being opened, requests stay in the queue, and more of them are refused when that takes long. While the
             // store is away, they are rejected.
-            let wants_requests = !is_unfinished && (self.shard.wants_requests() || news.is_store_away());
+            let wants_requests = !is_unfinished && (self.shard.wants_requests() || signals.is_store_away());
             busy_since = busy_since.or(Some(polled_at)).filter(|_| self.shard.requests().left_some());
             if busy_since.is_some_and(|since| polled_at - since > MAX_RUN) {
                 tokio::task::yield_now().await;
                 busy_since = Some(Instant::now());
             }
-            // The branches are polled in order, until one is ready. When there is news, requests are left out of the turn, and cannot
-            // starve it.
-            let has_news = news.has_changed();
+            // The branches are polled in order, until one is ready. When a control signal has changed, this turn takes no requests:
+            // they would starve it.
+            let has_signals = signals.has_changed();
             // A store in memory completes an append at once. Then the next turn leaves appends out: otherwise a sweep, which appends
             // again and again, would starve the requests.
             let gives_way = std::mem::take(&mut was_persisted_at_once);
@@ -290,12 +291,12 @@ impl<J: Journal, T: Table> Driver<J, T> {
                     }
                 }
                 () = tokio::task::yield_now(), if is_unfinished || gives_way => {}
-                has_ended = self.shard.requests().changed(is_closed), if wants_requests && !has_news => {
+                has_ended = self.shard.requests().changed(is_closed), if wants_requests && !has_signals => {
                     is_closed |= has_ended;
-                    self.handle_store_away(news.is_store_away());
+                    self.handle_store_away(signals.is_store_away());
                 }
-                () = alarm.rings() => {}
-                () = news.changed() => is_stopping |= self.handle_news(&mut news),
+                () = wake_timer.expired() => {}
+                () = signals.changed() => is_stopping |= self.handle_control_signals(&mut signals),
             }
         }
     }
@@ -350,8 +351,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 
     /// Shard time stands while clients do not reach this process, and while the store is away. Returns whether it goes on.
-    fn follow_reachable(&mut self, was_reachable: bool, news: &mut News, now: Time) -> bool {
-        let is_reachable = news.is_serving() && !news.is_store_away();
+    fn follow_reachable(&mut self, was_reachable: bool, signals: &mut ControlSignals, now: Time) -> bool {
+        let is_reachable = signals.is_serving() && !signals.is_store_away();
         match (was_reachable, is_reachable) {
             (false, true) => self.shard.handle_serving(now),
             (true, false) => self.shard.wait_for_serving(now),
@@ -441,11 +442,11 @@ impl<J: Journal, T: Table> Driver<J, T> {
     }
 
     /// Returns whether the shard is to be closed from now on.
-    fn handle_news(&mut self, news: &mut News) -> bool {
-        if let Some(is_away) = news.take_store_away() {
+    fn handle_control_signals(&mut self, signals: &mut ControlSignals) -> bool {
+        if let Some(is_away) = signals.take_store_away() {
             self.handle_store_away(is_away);
         }
-        match news.take_order() {
+        match signals.take_order() {
             Some(Order::Serve) => self.check_ownership(),
             Some(Order::Close { .. }) => {
                 self.shard.handle_closing();

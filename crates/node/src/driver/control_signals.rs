@@ -1,7 +1,8 @@
-//! What a shard's task is told besides requests: orders of the node, whether the store is away, whether clients reach this process.
+//! What controls a shard's task besides requests: the node's orders, whether the store is unreachable, and whether clients reach
+//! this process.
 //!
-//! All of it changes rarely, and most of it is shared by all shards. So the task keeps copies, and registers for changes once, not in
-//! each of its turns, of which there are two for a request: both take locks that all shards share.
+//! These signals change rarely, and all shards share most of them. Receiving from their channels takes locks that all shards share, and
+//! a task has two turns for each request. So the task keeps a copy of each signal, and registers once for their changes, not in each turn.
 
 use super::Order;
 use std::{
@@ -11,35 +12,36 @@ use std::{
 };
 use tokio::{sync::watch, task::unconstrained};
 
-pub(super) struct News {
-    /// None when a shard is being closed: then no other order counts.
+pub(super) struct ControlSignals {
+    /// None while the shard is being closed: later orders are ignored then.
     orders: Option<watch::Receiver<Order>>,
     is_store_away: Copied,
     is_serving: Copied,
-    /// None from the moment when a change is taken: a registration wakes the task once only.
+    /// None after a change was taken: a registration wakes the task only once.
     registered: Option<Registration>,
 }
 
-/// A value of a channel, and the channel.
+/// The last value that was received from a channel, and the channel.
 struct Copied {
     value: bool,
     channel: watch::Receiver<bool>,
 }
 
-/// A task that is woken by the next change.
+/// The task that the next change wakes.
 struct Registration {
     task: Waker,
-    /// Kept, because it leaves the channels' lists when it is dropped. It is never polled again: what has changed is read from the channels.
+    /// Dropping this future would remove the task from the channels' lists. It is never polled again: the channels themselves say what
+    /// has changed.
     _change: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-impl News {
+impl ControlSignals {
     pub(super) fn new(
         orders: watch::Receiver<Order>,
         is_store_away: watch::Receiver<bool>,
         is_serving: watch::Receiver<bool>,
-    ) -> News {
-        News {
+    ) -> ControlSignals {
+        ControlSignals {
             orders: Some(orders),
             is_store_away: Copied::new(is_store_away),
             is_serving: Copied::new(is_serving),
@@ -47,7 +49,8 @@ impl News {
         }
     }
 
-    /// Whether the store does not answer at this moment. [`News::take_store_away`] still returns a change that was seen here.
+    /// Whether the store is unreachable at this moment. A change that this function sees is still returned by
+    /// [`ControlSignals::take_store_away`].
     pub(super) fn is_store_away(&self) -> bool {
         match self.is_store_away.has_changed() {
             true => *self.is_store_away.channel.borrow(),
@@ -70,8 +73,8 @@ impl News {
         Some(changed)
     }
 
-    /// The order, if there is a new one since the last call. If the node was dropped, that is an order to close. After an order to
-    /// close there is no other.
+    /// The order, if a new one has arrived since the last call. A node that was dropped orders its shards to close. Orders after an
+    /// order to close are ignored.
     pub(super) fn take_order(&mut self) -> Option<Order> {
         let orders = self.orders.as_mut()?;
         let order = match orders.has_changed() {
@@ -89,14 +92,14 @@ impl News {
         Some(order)
     }
 
-    /// Whether there is something that was not taken.
+    /// Whether any signal has changed since it was last taken.
     pub(super) fn has_changed(&self) -> bool {
         self.orders.as_ref().is_some_and(|orders| orders.has_changed().unwrap_or(true))
             || self.is_store_away.has_changed()
             || self.is_serving.has_changed()
     }
 
-    /// Waits until there is something that was not taken.
+    /// Waits until a signal has changed that was not taken.
     pub(super) async fn changed(&mut self) {
         poll_fn(|context| self.poll_changed(context)).await;
     }
@@ -111,8 +114,8 @@ impl News {
         }
         let orders = self.orders.clone();
         let (mut away, mut serving) = (self.is_store_away.channel.clone(), self.is_serving.channel.clone());
-        // In a long turn the runtime makes its channels return without registering the task, so that others have their turns. This is
-        // polled once only, so it must register.
+        // Once a task has used up its budget for a turn, tokio's channels return Pending without registering the task. This future is
+        // polled only once, so it must register the task: `unconstrained` switches the budget off.
         let mut change = Box::pin(unconstrained(async move {
             tokio::select! {
                 () = change_of(orders) => {}
@@ -120,7 +123,7 @@ impl News {
                 _ = serving.changed() => {}
             }
         }));
-        // A change since the look above is found here, because these channels have seen what was taken, and nothing later.
+        // The cloned channels have marked as seen only what was taken, so a change since the check above makes this future ready.
         if change.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
@@ -167,30 +170,30 @@ mod tests {
         is_serving: watch::Sender<bool>,
     }
 
-    fn news() -> (News, Senders) {
+    fn control_signals() -> (ControlSignals, Senders) {
         let senders = Senders {
             orders: watch::Sender::new(Order::Serve),
             is_store_away: watch::Sender::new(false),
             is_serving: watch::Sender::new(true),
         };
         let Senders { orders, is_store_away, is_serving } = &senders;
-        (News::new(orders.subscribe(), is_store_away.subscribe(), is_serving.subscribe()), senders)
+        (ControlSignals::new(orders.subscribe(), is_store_away.subscribe(), is_serving.subscribe()), senders)
     }
 
-    /// Waits in a task of its own until `news` has changed, which `change` does when the task waits.
-    async fn wakes(mut news: News, change: impl FnOnce()) -> News {
-        assert!(news.changed().now_or_never().is_none(), "nothing has changed yet");
+    /// Waits in a task of its own for a change, and calls `change` once the task waits.
+    async fn wakes(mut signals: ControlSignals, change: impl FnOnce()) -> ControlSignals {
+        assert!(signals.changed().now_or_never().is_none(), "nothing has changed yet");
         let waiting = tokio::spawn(async move {
             // Twice, as in two turns: the second one finds the task registered.
             tokio::select! {
                 biased;
-                () = news.changed() => {}
+                () = signals.changed() => {}
                 () = tokio::task::yield_now() => {}
             }
-            news.changed().await;
-            news
+            signals.changed().await;
+            signals
         });
-        // The runtime of a test has one worker, so the task has run as far as it comes.
+        // A test's runtime has one worker: after these yields, the task waits.
         for _ in 0..4 {
             tokio::task::yield_now().await;
         }
@@ -201,50 +204,53 @@ mod tests {
 
     #[tokio::test]
     async fn each_change_wakes_the_task_and_is_taken_once() {
-        let (news, senders) = news();
-        let mut news = wakes(news, || _ = senders.is_store_away.send_replace(true)).await;
-        assert!(news.is_store_away());
-        assert_eq!((news.take_store_away(), news.take_store_away()), (Some(true), None));
-        let mut news = wakes(news, || _ = senders.is_serving.send_replace(false)).await;
-        assert!(!news.is_serving());
-        let mut news = wakes(news, || _ = senders.orders.send_replace(Order::Serve)).await;
-        assert_eq!((news.take_order(), news.take_order()), (Some(Order::Serve), None));
-        assert!(!news.has_changed());
+        let (signals, senders) = control_signals();
+        let mut signals = wakes(signals, || _ = senders.is_store_away.send_replace(true)).await;
+        assert!(signals.is_store_away());
+        assert_eq!((signals.take_store_away(), signals.take_store_away()), (Some(true), None));
+        let mut signals = wakes(signals, || _ = senders.is_serving.send_replace(false)).await;
+        assert!(!signals.is_serving());
+        let mut signals = wakes(signals, || _ = senders.orders.send_replace(Order::Serve)).await;
+        assert_eq!((signals.take_order(), signals.take_order()), (Some(Order::Serve), None));
+        assert!(!signals.has_changed());
     }
 
     #[tokio::test]
     async fn after_an_order_to_close_there_is_no_other() {
-        let (news, senders) = news();
+        let (signals, senders) = control_signals();
         let close = Order::Close { to: None };
-        let mut news = wakes(news, || _ = senders.orders.send_replace(close)).await;
-        assert_eq!(news.take_order(), Some(close));
+        let mut signals = wakes(signals, || _ = senders.orders.send_replace(close)).await;
+        assert_eq!(signals.take_order(), Some(close));
         senders.orders.send_replace(Order::Serve);
-        assert_eq!(news.take_order(), None);
-        wakes(news, || _ = senders.is_store_away.send_replace(true)).await;
+        assert_eq!(signals.take_order(), None);
+        wakes(signals, || _ = senders.is_store_away.send_replace(true)).await;
     }
 
     #[tokio::test]
     async fn a_node_that_was_dropped_orders_to_close() {
-        let (news, Senders { orders, is_store_away, is_serving }) = news();
-        let mut news = wakes(news, || drop(orders)).await;
-        assert_eq!(news.take_order(), Some(Order::Close { to: None }));
-        assert!(!news.has_changed());
+        let (signals, Senders { orders, is_store_away, is_serving }) = control_signals();
+        let mut signals = wakes(signals, || drop(orders)).await;
+        assert_eq!(signals.take_order(), Some(Order::Close { to: None }));
+        assert!(!signals.has_changed());
         drop((is_store_away, is_serving));
     }
 
     /// Waits in a task that has registered, has seen a change and does this in the same turn. Returns whether `change` wakes it.
-    async fn wakes_after(first: fn(&mut News, &mut Context<'_>), change: impl FnOnce(&Senders)) -> bool {
-        let (mut news, senders) = news();
+    async fn wakes_after(
+        first: fn(&mut ControlSignals, &mut Context<'_>),
+        change: impl FnOnce(&Senders),
+    ) -> bool {
+        let (mut signals, senders) = control_signals();
         let is_serving = senders.is_serving.clone();
         let waiting = tokio::spawn(async move {
-            assert!(poll_fn(|context| Poll::Ready(news.poll_changed(context).is_pending())).await);
+            assert!(poll_fn(|context| Poll::Ready(signals.poll_changed(context).is_pending())).await);
             is_serving.send_replace(false);
             let mut is_first = true;
             poll_fn(|context| {
                 if std::mem::take(&mut is_first) {
-                    first(&mut news, context);
+                    first(&mut signals, context);
                 }
-                news.poll_changed(context)
+                signals.poll_changed(context)
             })
             .await;
         });
@@ -256,19 +262,19 @@ mod tests {
         tokio::time::timeout(std::time::Duration::from_secs(5), waiting).await.is_ok()
     }
 
-    /// What was registered has fired. The task took the change before it looked whether there is one.
+    /// The registration has fired, and the task takes the change before it waits again. It must register anew.
     #[tokio::test]
     async fn a_change_that_was_taken_early_hides_no_later_one() {
         let again = |senders: &Senders| _ = senders.is_serving.send_replace(true);
-        assert!(wakes_after(|news, _| assert!(!news.is_serving()), again).await);
+        assert!(wakes_after(|signals, _| assert!(!signals.is_serving()), again).await);
     }
 
-    /// In a long turn, the runtime lets its channels pretend that nothing has changed, so that other tasks have their turns.
+    /// Once a task has used up its budget for a turn, tokio's channels return Pending without registering it.
     #[tokio::test]
     async fn a_task_that_has_used_up_its_turn_is_registered() {
-        let exhaust = |news: &mut News, context: &mut Context<'_>| {
-            assert!(!news.is_serving());
-            news.registered = None;
+        let exhaust = |signals: &mut ControlSignals, context: &mut Context<'_>| {
+            assert!(!signals.is_serving());
+            signals.registered = None;
             while tokio::task::coop::has_budget_remaining() {
                 let mut once = std::pin::pin!(tokio::task::coop::consume_budget());
                 let _used = once.as_mut().poll(context);
