@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use bytes::Bytes;
-use limina_api::KeyValues;
+use limina_api::Keys;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) fn json(document: &impl Serialize) -> Result<Bytes> {
     Ok(bytes.into())
 }
 
-pub(crate) fn key_values<'a>(key_values: impl Into<KeyValues<'a>>) -> Value {
+pub(crate) fn key_values(key_values: impl Into<Keys>) -> Value {
     // Key-values are strings, numbers and booleans, so this cannot fail.
     serde_json::to_value(key_values.into()).unwrap_or_default()
 }

@@ -6,7 +6,7 @@ use crate::{
     batch::Queues,
     error::{Error, Result},
     transport::{Budget, FOREVER, Scope, Transport},
-    types::{AuditRecord, KeyValues, Namespace},
+    types::{AuditRecord, Keys, Namespace},
 };
 use reqwest::{Method, header::HeaderValue};
 use std::{sync::Arc, time::Duration};
@@ -175,22 +175,22 @@ impl Limina {
     }
 
     /// Takes from every limit that applies, or from none. A refusal is a value, not an error.
-    pub fn check<'a>(&self, key_values: impl Into<KeyValues<'a>>) -> Check {
+    pub fn check(&self, key_values: impl Into<Keys>) -> Check {
         Check::new(&self.scope, key_values)
     }
 
     /// Repeats a check until it is allowed, or until that cannot happen in time any more.
-    pub fn wait<'a>(&self, key_values: impl Into<KeyValues<'a>>, at_most: Duration) -> Wait {
+    pub fn wait(&self, key_values: impl Into<Keys>, at_most: Duration) -> Wait {
         Wait::new(self.check(key_values), at_most)
     }
 
     /// Takes from every limit that applies, and holds it until the guard is released. Fails with [`Error::Refused`].
-    pub fn lease<'a>(&self, key_values: impl Into<KeyValues<'a>>, ttl: Duration) -> Lease {
+    pub fn lease(&self, key_values: impl Into<Keys>, ttl: Duration) -> Lease {
         Lease::new(&self.scope, key_values, ttl)
     }
 
     /// Takes a lock. Fails with [`Error::Refused`] if somebody else has it, or asked for it earlier.
-    pub fn lock<'a>(&self, key_values: impl Into<KeyValues<'a>>, ttl: Duration) -> Lock {
+    pub fn lock(&self, key_values: impl Into<Keys>, ttl: Duration) -> Lock {
         Lock::new(&self.scope, key_values, ttl)
     }
 

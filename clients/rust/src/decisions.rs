@@ -6,7 +6,7 @@ use crate::{
     call::segment,
     error::{Done, Error, Result},
     transport::{Scope, random_id},
-    types::{Decision, KeyValues},
+    types::{Decision, Keys},
 };
 use futures_util::future::BoxFuture;
 use serde::Serialize;
@@ -77,17 +77,17 @@ impl Decide {
     }
 
     /// Takes one hit from every limit that applies.
-    pub fn check<'a>(self, key_values: impl Into<KeyValues<'a>>) -> Decide {
+    pub fn check(self, key_values: impl Into<Keys>) -> Decide {
         self.and("checks", json!({"key_values": body::key_values(key_values)}))
     }
 
     /// Takes hits from every limit that applies.
-    pub fn take<'a>(self, key_values: impl Into<KeyValues<'a>>, hits: u64) -> Decide {
+    pub fn take(self, key_values: impl Into<Keys>, hits: u64) -> Decide {
         self.and("checks", json!({"key_values": body::key_values(key_values), "hits": hits}))
     }
 
     /// Takes hits whose real number [`Commit::hits`] says later, under this name.
-    pub fn estimate<'a>(self, name: &str, key_values: impl Into<KeyValues<'a>>, hits: u64) -> Decide {
+    pub fn estimate(self, name: &str, key_values: impl Into<Keys>, hits: u64) -> Decide {
         let key_values = body::key_values(key_values);
         self.and("checks", json!({"name": name, "key_values": key_values, "hits": hits, "estimate": true}))
     }
@@ -109,12 +109,12 @@ impl Decide {
     }
 
     /// Takes an exclusive lock.
-    pub fn lock<'a>(self, key_values: impl Into<KeyValues<'a>>) -> Decide {
+    pub fn lock(self, key_values: impl Into<Keys>) -> Decide {
         self.and("locks", json!({"key_values": body::key_values(key_values)}))
     }
 
     /// Takes a lock that others may hold at the same time, if they share it too.
-    pub fn lock_shared<'a>(self, key_values: impl Into<KeyValues<'a>>) -> Decide {
+    pub fn lock_shared(self, key_values: impl Into<Keys>) -> Decide {
         self.and("locks", json!({"key_values": body::key_values(key_values), "mode": "shared"}))
     }
 

@@ -70,7 +70,7 @@ pub use reqwest::Method;
 pub use rules::{Overrides, RuleSets, Rules};
 pub use server::Server;
 pub use tokio_util::sync::CancellationToken;
-pub use types::{KeyValue, KeyValues};
+pub use types::{KeyValue, KeyValues, Keys};
 
 /// Key-values of any types: `key_values! {"tenant": "acme", "attempt": 3, "beta": true}`.
 ///
@@ -78,7 +78,7 @@ pub use types::{KeyValue, KeyValues};
 #[macro_export]
 macro_rules! key_values {
     ($($key:literal : $value:expr),* $(,)?) => {
-        $crate::KeyValues(::std::vec![$(($key.into(), $crate::KeyValue::from($value))),*])
+        $crate::Keys::new()$(.with($key, $value))*
     };
 }
 

@@ -7,7 +7,7 @@ use crate::{
     call::segment,
     error::Result,
     transport::{FOREVER, Scope, random_share},
-    types::{CheckReply, Counter, CounterReply, KeyValues, Lease as HeldLease, LeaseGrant},
+    types::{CheckReply, Counter, CounterReply, Keys, Lease as HeldLease, LeaseGrant},
 };
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -38,7 +38,7 @@ struct CheckOptions {
 }
 
 impl Check {
-    pub(crate) fn new<'a>(scope: &Scope, key_values: impl Into<KeyValues<'a>>) -> Check {
+    pub(crate) fn new(scope: &Scope, key_values: impl Into<Keys>) -> Check {
         let mut json = Vec::with_capacity(128);
         json.extend_from_slice(b"{\"key_values\":");
         // Key-values are strings, numbers and booleans, so this cannot fail.
@@ -175,7 +175,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new<'a>(scope: &Scope, key_values: impl Into<KeyValues<'a>>, ttl: Duration) -> Lease {
+    pub(crate) fn new(scope: &Scope, key_values: impl Into<Keys>, ttl: Duration) -> Lease {
         let body = Body::default().with("key_values", body::key_values(key_values));
         Lease { scope: scope.clone(), body: body.with("ttl", body::duration(ttl)), ttl, wait: Duration::ZERO }
     }
@@ -229,21 +229,13 @@ pub struct Counters<'c> {
 
 impl Counters<'_> {
     /// Takes (a positive number, as a check does) or gives back (a negative one).
-    pub async fn add<'a>(
-        &self,
-        key_values: impl Into<KeyValues<'a>>,
-        counters: i64,
-    ) -> Result<Reply<CounterReply>> {
+    pub async fn add(&self, key_values: impl Into<Keys>, counters: i64) -> Result<Reply<CounterReply>> {
         let body = Body::default().with("key_values", body::key_values(key_values));
         self.scope.post("/limiter/counters").with_body(body.with("counters", counters)).send().await
     }
 
     /// Sets the part that no lease holds, without asking any rule.
-    pub async fn set<'a>(
-        &self,
-        key_values: impl Into<KeyValues<'a>>,
-        counters: i64,
-    ) -> Result<Reply<Counter>> {
+    pub async fn set(&self, key_values: impl Into<Keys>, counters: i64) -> Result<Reply<Counter>> {
         let body = Body::default().with("key_values", body::key_values(key_values));
         self.scope.put("/limiter/counters/set").with_body(body.with("counters", counters)).send().await
     }

@@ -6,7 +6,7 @@ use crate::{
     call::segment,
     error::Result,
     transport::Scope,
-    types::{KeyValues, Lock as HeldGrant, LockGrant},
+    types::{Keys, Lock as HeldGrant, LockGrant},
 };
 use futures_util::future::BoxFuture;
 use reqwest::Method;
@@ -33,18 +33,18 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new<'a>(scope: &Scope, key_values: impl Into<KeyValues<'a>>, ttl: Duration) -> Lock {
+    pub(crate) fn new(scope: &Scope, key_values: impl Into<Keys>, ttl: Duration) -> Lock {
         let body = Body::default().with("ttl", body::duration(ttl));
         Lock { scope: scope.clone(), body, ttl, wait: Duration::ZERO }.and(key_values)
     }
 
     /// Takes another lock together with the others: all at once, or none.
-    pub fn and<'a>(self, key_values: impl Into<KeyValues<'a>>) -> Lock {
+    pub fn and(self, key_values: impl Into<Keys>) -> Lock {
         self.with_lock(key_values, "exclusive")
     }
 
     /// Takes another lock together with the others, which it shares with other holders.
-    pub fn and_shared<'a>(self, key_values: impl Into<KeyValues<'a>>) -> Lock {
+    pub fn and_shared(self, key_values: impl Into<Keys>) -> Lock {
         self.with_lock(key_values, "shared")
     }
 
@@ -71,7 +71,7 @@ impl Lock {
         self
     }
 
-    fn with_lock<'a>(mut self, key_values: impl Into<KeyValues<'a>>, mode: &str) -> Lock {
+    fn with_lock(mut self, key_values: impl Into<Keys>, mode: &str) -> Lock {
         let lock = json!({"key_values": body::key_values(key_values), "mode": mode});
         self.body = self.body.and("locks", lock);
         self

@@ -6,7 +6,7 @@ use crate::{
     call::segment,
     error::Result,
     transport::Scope,
-    types::{Groups, KeyValues, MatchReply, Override, Rule, RuleSet, RuleSetChanges, RuleSetInfo},
+    types::{Groups, Keys, MatchReply, Override, Rule, RuleSet, RuleSetChanges, RuleSetInfo},
 };
 use serde::Serialize;
 
@@ -57,7 +57,7 @@ impl Rules<'_> {
     }
 
     /// The rules and overrides that would apply to these key-values.
-    pub async fn matching<'a>(&self, key_values: impl Into<KeyValues<'a>>) -> Result<Reply<MatchReply>> {
+    pub async fn matching(&self, key_values: impl Into<Keys>) -> Result<Reply<MatchReply>> {
         let body = Body::default().with("key_values", body::key_values(key_values));
         self.scope.post("/limiter/rules/match").with_body(body).read_only().send().await
     }

@@ -15,7 +15,7 @@
 
 use crate::{
     Error, Limina,
-    types::{CheckReply, KeyValues, LimitStatus},
+    types::{CheckReply, Keys, LimitStatus},
 };
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
@@ -53,7 +53,7 @@ impl<F> LimitLayer<F> {
     /// `key_values` says what a request is about, for the rules to match. `None`: the request is not limited.
     pub fn new<B>(client: Limina, key_values: F) -> LimitLayer<F>
     where
-        F: Fn(&Request<B>) -> Option<KeyValues<'static>>,
+        F: Fn(&Request<B>) -> Option<Keys>,
     {
         let client = client.with_retries(0);
         LimitLayer { client, key_values: Arc::new(key_values), on_unavailable: OnUnavailable::Allow }
@@ -100,7 +100,7 @@ impl<S, F, B, R> Service<Request<B>> for Limit<S, F>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
-    F: Fn(&Request<B>) -> Option<KeyValues<'static>>,
+    F: Fn(&Request<B>) -> Option<Keys>,
     B: Send + 'static,
     R: From<String>,
 {

@@ -4,11 +4,11 @@
 use limina_api as wire;
 
 pub use wire::{
-    KeyValues, Page, Problem,
+    KeyValues, Keys, Page, Problem,
     audit::AuditRecord,
     cluster::{Cluster, Node, Shard},
     decisions::{EventStatus as DecisionEventStatus, Part as DecisionPart, State as DecisionState},
-    key_values::KeyValue,
+    key_values::OwnedValue as KeyValue,
     ledger::{
         Entry, EntryType, FinalizationReply, HoldReply, Limit, LimitValue, Operation, OperationHold,
         State as HoldState, ValuesReply,
@@ -27,7 +27,7 @@ pub type LimitReached = wire::limiter::LimitReached<'static>;
 /// A counter after taking or giving back.
 pub type CounterReply = wire::limiter::CounterReply<'static>;
 /// How much is in use for exact key-values.
-pub type Counter = wire::limiter::Counter<'static>;
+pub type Counter = wire::limiter::Counter;
 /// A lease that was granted to this client.
 pub type LeaseGrant = wire::limiter::LeaseReply<'static>;
 /// A lease, as everybody can read it.
@@ -47,7 +47,7 @@ pub type Group = wire::limiter::Group<'static>;
 /// Locks that were granted to this client.
 pub type LockGrant = wire::locks::Granted<'static>;
 /// One lock of a grant.
-pub type HeldLock = wire::locks::HeldLock<'static>;
+pub type HeldLock = wire::locks::HeldLock;
 /// A grant of locks, as everybody can read it.
 pub type Lock = wire::locks::Lock<'static>;
 /// A stream of events.

@@ -1,7 +1,7 @@
 //! The calls of conformance scripts, by name. Scripts have the names of the wire, and durations in milliseconds.
 
 use limina_client::{
-    Done, Error, Guard, KeyValue, KeyValues, Limina, Method, Reply,
+    Done, Error, Guard, KeyValue, Keys, Limina, Method, Reply,
     types::{LeaseGrant, LockGrant},
 };
 use serde_json::{Value, json};
@@ -189,7 +189,7 @@ fn millis(value: &Value) -> Duration {
     Duration::from_millis(value.as_u64().unwrap())
 }
 
-fn key_values(value: &Value) -> KeyValues<'static> {
+fn key_values(value: &Value) -> Keys {
     let value_of = |value: &Value| match value {
         Value::String(text) => KeyValue::from(text.clone()),
         Value::Bool(flag) => KeyValue::from(*flag),

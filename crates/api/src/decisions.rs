@@ -51,14 +51,9 @@ pub struct NewDecision<'a> {
     #[serde(default)]
     pub explain: bool,
     /// What is taken from limits of the limiter, in this order: a later check sees what an earlier one takes.
-    #[serde(
-        borrow,
-        default,
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "object::list::<16, _, _>"
-    )]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "object::list::<16, _, _>")]
     #[schema(max_items = 16)]
-    pub checks: Vec<DecisionCheck<'a>>,
+    pub checks: Vec<DecisionCheck>,
     /// What is held in limits of the ledger. Each limit may occur once.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "object::list::<64, _, _>")]
     #[schema(max_items = 64)]
@@ -67,14 +62,9 @@ pub struct NewDecision<'a> {
     #[serde(default)]
     pub create_missing: bool,
     /// The locks. Each may occur once.
-    #[serde(
-        borrow,
-        default,
-        skip_serializing_if = "Vec::is_empty",
-        deserialize_with = "object::list::<64, _, _>"
-    )]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "object::list::<64, _, _>")]
     #[schema(max_items = 64)]
-    pub locks: Vec<WantedLock<'a>>,
+    pub locks: Vec<WantedLock>,
     /// An event that is published after the commit.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub event: Option<DecisionEvent<'a>>,
@@ -83,14 +73,14 @@ pub struct NewDecision<'a> {
 /// A check of a decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct DecisionCheck<'a> {
+pub struct DecisionCheck {
     /// The name of the check within the decision, each once. A commit needs it to state the actual hits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Name>, example = "tokens")]
     pub name: Option<String>,
     /// What is about to happen. The rules that apply are found by these key-values.
-    #[serde(borrow, alias = "KeyValues")]
-    pub key_values: KeyValues<'a>,
+    #[serde(alias = "KeyValues")]
+    pub key_values: KeyValues,
     /// How much to take: 0 to 2^53−1. 0 takes nothing and only reports. Default: 1.
     #[serde(default = "one")]
     #[schema(maximum = 9_007_199_254_740_991_i64)]
@@ -242,7 +232,7 @@ pub struct Decision<'a> {
     /// The values of the limits in which the decision holds, in the order of the request.
     pub values: Vec<LimitValue>,
     /// The locks.
-    pub locks: Vec<HeldLock<'a>>,
+    pub locks: Vec<HeldLock>,
     /// The event; `null` if the decision has none, or if its stream was deleted.
     #[schema(required)]
     pub event: Option<EventOfDecision<'a>>,
@@ -424,8 +414,7 @@ pub struct RefusedLock<'a> {
     /// Always `LockHeld`.
     pub code: Cow<'static, str>,
     /// The key-values that identify the lock.
-    #[serde(deserialize_with = "crate::owned::key_values")]
-    pub key_values: KeyValues<'a>,
+    pub key_values: KeyValues,
     /// The mode that was asked for.
     pub mode: Mode,
     /// The holder's name for itself, or `null`.

@@ -128,6 +128,17 @@ impl Invalid {
     }
 }
 
+impl Invalid {
+    /// The mistake as an error of serde. [`JsonFault`](crate::JsonFault) finds the field in its text, which is inside the value that
+    /// is being read.
+    pub(crate) fn into_serde<E: serde::de::Error>(self) -> E {
+        match self.field.as_str() {
+            "" => E::custom(self.reason),
+            field => E::custom(format_args!("invalid field `{field}`: {}", self.reason)),
+        }
+    }
+}
+
 impl core::error::Error for Invalid {}
 
 impl fmt::Display for Invalid {

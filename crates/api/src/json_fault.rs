@@ -23,6 +23,13 @@ pub enum JsonFault {
     },
     /// A value is wrong. Contains a predicate, such as "must be an integer".
     Value(String),
+    /// A value within this one is wrong.
+    Within {
+        /// The path of the wrong value, such as `in[3]`.
+        field: String,
+        /// A predicate, such as "must not have more than 1024 bytes".
+        reason: String,
+    },
 }
 
 impl JsonFault {
@@ -49,6 +56,10 @@ impl JsonFault {
         if let Some(rest) = text.strip_prefix("unknown field `") {
             return unknown_field(rest);
         }
+        let within = text.strip_prefix("invalid field `").and_then(|rest| rest.split_once("`: "));
+        if let Some((field, reason)) = within {
+            return JsonFault::Within { field: field.to_owned(), reason: reason.to_owned() };
+        }
         let wrong = text.strip_prefix("invalid type: ").or_else(|| text.strip_prefix("invalid value: "));
         JsonFault::Value(match wrong.and_then(|rest| rest.rsplit_once(", expected ")) {
             Some((found, expected)) => format!("must be {}, not {}", type_name(expected), value_name(found)),
@@ -63,7 +74,7 @@ impl JsonFault {
             JsonFault::Missing(_) => "is required".to_owned(),
             JsonFault::Repeated(_) => "is given twice".to_owned(),
             JsonFault::Unknown { .. } => "is not a known field".to_owned(),
-            JsonFault::Value(reason) => reason.clone(),
+            JsonFault::Value(reason) | JsonFault::Within { reason, .. } => reason.clone(),
         }
     }
 }
@@ -71,7 +82,10 @@ impl JsonFault {
 impl fmt::Display for JsonFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            JsonFault::Missing(name) | JsonFault::Repeated(name) | JsonFault::Unknown { name, .. } => {
+            JsonFault::Missing(name)
+            | JsonFault::Repeated(name)
+            | JsonFault::Unknown { name, .. }
+            | JsonFault::Within { field: name, .. } => {
                 write!(f, "the field `{name}` {}", self.reason())
             }
             JsonFault::Syntax(_) | JsonFault::Value(_) => f.write_str(&self.reason()),

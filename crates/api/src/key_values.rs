@@ -1,239 +1,401 @@
 //! Key-values: they identify what a limit or a lock applies to.
 
-use crate::{JsonFault, object::too_many_keys};
-use alloc::borrow::Cow;
-use alloc::{borrow::ToOwned, string::String, string::ToString, vec::Vec};
-use core::fmt;
+use crate::{
+    Invalid, Reason,
+    invalid::{check_bytes, check_items, key_path},
+    object::too_many_keys,
+    raw::Text,
+    small_bytes::{ByteBuffer, SmallBytes},
+};
+use alloc::{borrow::Cow, vec::Vec};
+use core::{borrow::Borrow, cmp::Ordering, fmt};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{self, MapAccess, Visitor},
+    de::{self, DeserializeSeed, MapAccess},
 };
-use serde_json::value::RawValue;
 
-/// The maximum number of keys in key-values and in a selection. Reading stops at the first key beyond that.
-pub(crate) const MAX_KEYS: usize = 64;
+pub use crate::value::{OwnedValue, Value, ValueRef};
 
-/// Values by key, in the order in which they were written. A key may occur twice; the reader must check that.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct KeyValues<'a>(pub Vec<(Cow<'a, str>, KeyValue<'a>)>);
-
-/// A value. The type is part of the value: `1`, `1.0`, `"1"` and `true` are four different values.
-#[derive(Debug, Clone, PartialEq)]
-pub enum KeyValue<'a> {
-    /// A string.
-    String(Cow<'a, str>),
-    /// A number that is written without a point and without an exponent.
-    Integer(i64),
-    /// Any other number. It is finite.
-    Float(f64),
-    /// `true` or `false`.
-    Boolean(bool),
+/// Checks how long a key is. The field is empty: the caller names it.
+pub fn check_key(key: &str) -> Result<(), Invalid> {
+    check_bytes("", key, 1..=KeyValues::MAX_KEY_BYTES)
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for KeyValues<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KeyValues<'a>, D::Error> {
+/// A set of key-values, each key once, in the order of the keys. Cheap to clone, and equal exactly if the bytes are.
+///
+/// The bytes are the pairs one after another: the key's length (u16, little endian), the key, a byte for the type, and
+/// the value: a text with its length before it (u16), a number as eight bytes, a boolean as one.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyValues(SmallBytes);
+
+const STRING: u8 = 0;
+const INTEGER: u8 = 1;
+const FLOAT: u8 = 2;
+const BOOLEAN: u8 = 3;
+
+impl KeyValues {
+    /// The most keys.
+    pub const MAX_KEYS: usize = 64;
+    /// The longest key, in bytes. A key is not empty.
+    pub const MAX_KEY_BYTES: usize = 256;
+    /// The longest text of a value, in bytes.
+    pub const MAX_STRING_BYTES: usize = 1_024;
+
+    /// Takes the pairs in any order, each key once.
+    pub fn new<K: AsRef<str>, S: AsRef<str>>(pairs: Vec<(K, Value<S>)>) -> Result<KeyValues, Invalid> {
+        check_items("key_values", pairs.len(), 0..=KeyValues::MAX_KEYS)?;
+        let mut sorted = SortedPairs::default();
+        for (key, value) in &pairs {
+            let (key, value) = (key.as_ref(), value.as_ref());
+            let wrong = |invalid: Invalid| invalid.renamed(key_path("key_values", key));
+            let place = sorted.place_of(key).map_err(wrong)?;
+            value.validate().map_err(wrong)?;
+            sorted.insert(place, key, value);
+        }
+        Ok(sorted.finish())
+    }
+
+    /// No keys.
+    pub fn empty() -> KeyValues {
+        KeyValues(SmallBytes::new(&[]))
+    }
+
+    /// The pairs, by key.
+    pub fn iter(&self) -> Pairs<'_> {
+        Pairs { bytes: self.as_bytes() }
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<ValueRef<'_>> {
+        let found = self.raw().find(|pair| pair.key >= key.as_bytes())?;
+        (found.key == key.as_bytes()).then(|| found.value())
+    }
+
+    /// The pairs as bytes. Keys that are only compared need not be text.
+    #[inline]
+    pub fn raw(&self) -> RawPairs<'_> {
+        RawPairs { bytes: self.as_bytes() }
+    }
+
+    /// The number of keys.
+    pub fn len(&self) -> usize {
+        self.raw().count()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.as_bytes().is_empty()
+    }
+
+    /// The number of bytes, if they are kept in an allocation with two reference counts.
+    pub fn shared_bytes(&self) -> Option<usize> {
+        self.0.shared_bytes()
+    }
+
+    /// The size of the key-values in memory, in bytes.
+    pub fn encoded_bytes(&self) -> usize {
+        self.as_bytes().len()
+    }
+
+    /// All pairs as bytes. Equal key-values have equal bytes.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
+    /// Appends the bytes of the pairs with these keys, which are in order. False if one is missing.
+    pub fn project<K: AsRef<str>>(&self, keys: &[K], out: &mut ByteBuffer) -> bool {
+        let mut pairs = self.raw();
+        keys.iter().all(|key| {
+            let key = key.as_ref().as_bytes();
+            let found = pairs.find(|pair| pair.key >= key).filter(|pair| pair.key == key);
+            found.map(|pair| out.extend_from_slice(pair.bytes)).is_some()
+        })
+    }
+
+    /// Takes bytes that [`KeyValues::project`] has made.
+    pub fn from_projected(bytes: &[u8]) -> KeyValues {
+        debug_assert!(KeyValues::is_well_formed(bytes), "the bytes were not made by `project`");
+        KeyValues(SmallBytes::new(bytes))
+    }
+
+    /// Whether the bytes are what [`KeyValues::new`] makes. Bytes that were stored or sent may be damaged.
+    fn is_well_formed(bytes: &[u8]) -> bool {
+        let mut rest = bytes;
+        // No key is empty, so that every one comes after this.
+        let mut before = "";
+        for _ in 0..KeyValues::MAX_KEYS {
+            if rest.is_empty() {
+                return true;
+            }
+            let Some((pair, after)) = split_pair(rest) else { return false };
+            if pair.key <= before || pair.key.len() > KeyValues::MAX_KEY_BYTES || !pair.value.is_storable() {
+                return false;
+            }
+            before = pair.key;
+            rest = after;
+        }
+        rest.is_empty()
+    }
+}
+
+/// One key with its value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pair<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// Its value.
+    pub value: ValueRef<'a>,
+}
+
+/// One key with its value, as bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct RawPair<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The key and the value, as [`KeyValues`] has them.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> RawPair<'a> {
+    /// The value.
+    pub fn value(&self) -> ValueRef<'a> {
+        split_pair(self.bytes).expect("it is well-formed").0.value
+    }
+}
+
+/// The pairs of [`KeyValues`], as bytes.
+#[derive(Debug, Clone)]
+pub struct RawPairs<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Iterator for RawPairs<'a> {
+    type Item = RawPair<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RawPair<'a>> {
+        let mut rest = self.bytes;
+        let key = take_bytes(&mut rest)?;
+        let (tag, after) = rest.split_first()?;
+        rest = after;
+        let length = match *tag {
+            STRING => usize::from(u16::from_le_bytes(take(&mut rest)?)),
+            INTEGER | FLOAT => 8,
+            _ => 1,
+        };
+        rest = rest.get(length..)?;
+        let (bytes, rest) = self.bytes.split_at(self.bytes.len() - rest.len());
+        self.bytes = rest;
+        Some(RawPair { key, bytes })
+    }
+}
+
+/// The pairs of [`KeyValues`].
+#[derive(Debug, Clone)]
+pub struct Pairs<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = Pair<'a>;
+
+    fn next(&mut self) -> Option<Pair<'a>> {
+        let (pair, rest) = split_pair(self.bytes)?;
+        self.bytes = rest;
+        Some(pair)
+    }
+}
+
+/// Pairs in the order of their keys, to which more are added.
+#[derive(Default)]
+struct SortedPairs {
+    bytes: ByteBuffer,
+    keys: usize,
+}
+
+impl SortedPairs {
+    /// Where a pair with this key belongs. The key must be valid and new.
+    fn place_of(&self, key: &str) -> Result<usize, Invalid> {
+        check_key(key)?;
+        let mut place = 0;
+        for pair in (RawPairs { bytes: self.bytes.as_slice() }) {
+            match pair.key.cmp(key.as_bytes()) {
+                Ordering::Less => place += pair.bytes.len(),
+                Ordering::Equal => return Err(Invalid::new("", Reason::Repeated)),
+                Ordering::Greater => break,
+            }
+        }
+        Ok(place)
+    }
+
+    /// Adds a valid pair at the place that [`SortedPairs::place_of`] has returned.
+    fn insert(&mut self, place: usize, key: &str, value: ValueRef<'_>) {
+        let end = self.bytes.as_slice().len();
+        push_pair(&mut self.bytes, key, value);
+        let added = self.bytes.as_slice().len() - end;
+        self.bytes.as_mut_slice()[place..].rotate_right(added);
+        self.keys += 1;
+    }
+
+    fn finish(self) -> KeyValues {
+        KeyValues(SmallBytes::new(self.bytes.as_slice()))
+    }
+}
+
+fn push_pair(bytes: &mut ByteBuffer, key: &str, value: ValueRef<'_>) {
+    push_text(bytes, key);
+    match value {
+        Value::String(text) => {
+            bytes.extend_from_slice(&[STRING]);
+            push_text(bytes, text);
+        }
+        Value::Integer(number) => {
+            bytes.extend_from_slice(&[INTEGER]);
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        Value::Float(number) => {
+            bytes.extend_from_slice(&[FLOAT]);
+            // −0.0 is 0.0.
+            bytes.extend_from_slice(&(number + 0.0).to_bits().to_le_bytes());
+        }
+        Value::Boolean(flag) => bytes.extend_from_slice(&[BOOLEAN, flag.into()]),
+    }
+}
+
+fn push_text(bytes: &mut ByteBuffer, text: &str) {
+    let length = u16::try_from(text.len()).expect("texts are short");
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+fn split_pair(bytes: &[u8]) -> Option<(Pair<'_>, &[u8])> {
+    let mut rest = bytes;
+    let key = take_text(&mut rest)?;
+    let (tag, after) = rest.split_first()?;
+    rest = after;
+    let value = match *tag {
+        STRING => Value::String(take_text(&mut rest)?),
+        INTEGER => Value::Integer(i64::from_le_bytes(take(&mut rest)?)),
+        FLOAT => Value::Float(f64::from_bits(u64::from_le_bytes(take(&mut rest)?))),
+        BOOLEAN => match take(&mut rest)? {
+            [flag @ (0 | 1)] => Value::Boolean(flag != 0),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some((Pair { key, value }, rest))
+}
+
+fn take_text<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
+    core::str::from_utf8(take_bytes(rest)?).ok()
+}
+
+#[inline]
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::from(u16::from_le_bytes(take(rest)?));
+    let (bytes, after) = rest.split_at_checked(length)?;
+    *rest = after;
+    Some(bytes)
+}
+
+#[inline]
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, after) = rest.split_first_chunk::<N>()?;
+    *rest = after;
+    Some(*head)
+}
+
+impl Borrow<[u8]> for KeyValues {
+    fn borrow(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
+impl fmt::Debug for KeyValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for pair in self.iter() {
+            map.key(&pair.key);
+            match pair.value {
+                Value::String(text) => map.value(&text),
+                Value::Integer(number) => map.value(&number),
+                Value::Float(number) => map.value(&number),
+                Value::Boolean(flag) => map.value(&flag),
+            };
+        }
+        map.finish()
+    }
+}
+
+impl Serialize for KeyValues {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match serializer.is_human_readable() {
+            true => serializer.collect_map(self.iter().map(|pair| (pair.key, pair.value))),
+            false => serializer.serialize_bytes(self.as_bytes()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for KeyValues {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KeyValues, D::Error> {
         struct KeyValuesVisitor;
 
-        impl<'de> Visitor<'de> for KeyValuesVisitor {
-            type Value = KeyValues<'de>;
+        impl<'de> de::Visitor<'de> for KeyValuesVisitor {
+            type Value = KeyValues;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of key-values")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KeyValues<'de>, A::Error> {
-                let mut pairs = Vec::with_capacity(4);
-                while let Some((Text(key), value)) = map.next_entry()? {
-                    if pairs.len() == MAX_KEYS {
-                        return Err(too_many_keys(MAX_KEYS));
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KeyValues, A::Error> {
+                let mut sorted = SortedPairs::default();
+                while let Some((place, key)) = map.next_key_seed(NewKey(&sorted))? {
+                    if sorted.keys == KeyValues::MAX_KEYS {
+                        return Err(too_many_keys(KeyValues::MAX_KEYS));
                     }
-                    pairs.push((key, value));
+                    let ValidValue(value) = map.next_value()?;
+                    sorted.insert(place, &key, value.as_ref());
                 }
-                Ok(KeyValues(pairs))
+                Ok(sorted.finish())
+            }
+
+            fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<KeyValues, E> {
+                match KeyValues::is_well_formed(bytes) {
+                    true => Ok(KeyValues(SmallBytes::new(bytes))),
+                    false => Err(E::custom("not key-values")),
+                }
             }
         }
-        deserializer.deserialize_map(KeyValuesVisitor)
-    }
-}
-
-impl Serialize for KeyValues<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(key, value)| (key, value)))
-    }
-}
-
-/// A string that is copied only if it was written with escapes.
-pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text<'a>, D::Error> {
-        struct TextVisitor;
-
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        deserializer.deserialize_str(TextVisitor)
-    }
-}
-
-/// Reads the raw text of the number, because serde_json returns integers beyond 64 bits as floats.
-impl<'de: 'a, 'a> Deserialize<'de> for KeyValue<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KeyValue<'a>, D::Error> {
-        let json = <&RawValue>::deserialize(deserializer)?;
-        KeyValue::from_json(json.get()).map_err(de::Error::custom)
-    }
-}
-
-impl<'a> KeyValue<'a> {
-    /// `json` must be a well-formed JSON value without whitespace around it.
-    pub(crate) fn from_json(json: &'a str) -> Result<KeyValue<'a>, InvalidValue> {
-        match json.as_bytes().first() {
-            Some(b'"') => text(json).map(KeyValue::String),
-            Some(b'-' | b'0'..=b'9') => number(json),
-            Some(b't') => Ok(KeyValue::Boolean(true)),
-            Some(b'f') => Ok(KeyValue::Boolean(false)),
-            Some(b'{') => {
-                let typed: Typed<'a> = serde_json::from_str(json)
-                    .map_err(|error| InvalidValue::NotTyped(JsonFault::of(&error).to_string()))?;
-                typed.value()
-            }
-            Some(b'[') => Err(InvalidValue::Kind("an array")),
-            _ => Err(InvalidValue::Kind("null")),
+        match deserializer.is_human_readable() {
+            true => deserializer.deserialize_map(KeyValuesVisitor),
+            false => deserializer.deserialize_bytes(KeyValuesVisitor),
         }
     }
 }
 
-/// The content of a JSON string.
-pub(crate) fn text(json: &str) -> Result<Cow<'_, str>, InvalidValue> {
-    let inner = &json[1..json.len() - 1];
-    if inner.contains('\\') {
-        // An escape of half a surrogate pair is well-formed JSON, but not a valid string.
-        serde_json::from_str(json).map(Cow::Owned).map_err(|_| InvalidValue::NotText)
-    } else {
-        Ok(Cow::Borrowed(inner))
+/// Reads a key that these pairs do not have yet, and its place among them. An error is raised while the key is read, so that the
+/// path of the error contains the key.
+struct NewKey<'a>(&'a SortedPairs);
+
+impl<'de> DeserializeSeed<'de> for NewKey<'_> {
+    type Value = (usize, Cow<'de, str>);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        let Text(key) = Text::deserialize(deserializer)?;
+        let place = self.0.place_of(&key).map_err(de::Error::custom)?;
+        Ok((place, key))
     }
 }
 
-fn number<'a>(json: &str) -> Result<KeyValue<'a>, InvalidValue> {
-    if json.contains(['.', 'e', 'E']) {
-        let number = json.parse().ok().filter(|number: &f64| number.is_finite());
-        number.map(KeyValue::Float).ok_or(InvalidValue::FloatRange)
-    } else {
-        json.parse().map(KeyValue::Integer).map_err(|_| InvalidValue::IntegerRange)
-    }
-}
+/// A value whose length is checked. An error is raised while the value is read, so that the path of the error contains its key.
+struct ValidValue<'a>(Value<Cow<'a, str>>);
 
-/// The typed form of a value: `{"DataType": 12, "Value": "string1"}`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Typed<'a> {
-    #[serde(rename = "DataType")]
-    data_type: u64,
-    #[serde(rename = "Value", borrow)]
-    value: &'a RawValue,
-}
-
-impl<'a> Typed<'a> {
-    fn value(self) -> Result<KeyValue<'a>, InvalidValue> {
-        typed_value(self.data_type, self.value.get())
-    }
-}
-
-/// Reads the typed form of a value. `json` is the raw JSON of its `Value`.
-pub(crate) fn typed_value(data_type: u64, json: &str) -> Result<KeyValue<'_>, InvalidValue> {
-    let given = match json.as_bytes().first() {
-        Some(b'"') => text(json)?,
-        Some(b'-' | b'0'..=b'9') if data_type != 12 => Cow::Borrowed(json),
-        _ => return Err(InvalidValue::TypedKind(data_type)),
-    };
-    let integer = |least: i64, most: i64| {
-        let number = given.parse().ok().filter(|number| (least..=most).contains(number));
-        number.map(KeyValue::Integer).ok_or(InvalidValue::OutOfType(data_type))
-    };
-    let float = |most: f64| {
-        let number = given.parse().ok().filter(|number: &f64| number.is_finite() && number.abs() <= most);
-        number.map(KeyValue::Float).ok_or(InvalidValue::OutOfType(data_type))
-    };
-    match data_type {
-        0 => integer(0, u8::MAX.into()),
-        1 => integer(0, u16::MAX.into()),
-        2 => integer(0, u32::MAX.into()),
-        3 | 4 => integer(0, i64::MAX),
-        5 => integer(i8::MIN.into(), i8::MAX.into()),
-        6 => integer(i16::MIN.into(), i16::MAX.into()),
-        7 => integer(i32::MIN.into(), i32::MAX.into()),
-        8 | 9 => integer(i64::MIN, i64::MAX),
-        10 => float(f32::MAX.into()),
-        11 => float(f64::MAX),
-        12 => Ok(KeyValue::String(given)),
-        _ => Err(InvalidValue::UnknownType(data_type)),
-    }
-}
-
-/// Why something is not a [`KeyValue`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum InvalidValue {
-    Kind(&'static str),
-    NotText,
-    IntegerRange,
-    FloatRange,
-    NotTyped(String),
-    UnknownType(u64),
-    TypedKind(u64),
-    OutOfType(u64),
-}
-
-impl fmt::Display for InvalidValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InvalidValue::Kind(found) => write!(f, "must be a string, a number or a boolean, not {found}"),
-            InvalidValue::NotText => f.write_str("must not contain an escape of half a surrogate pair"),
-            InvalidValue::IntegerRange => {
-                f.write_str("must be an integer from −2^63 to 2^63−1; a float needs a point or an exponent")
-            }
-            InvalidValue::FloatRange => f.write_str("must be a number that fits into a 64-bit float"),
-            InvalidValue::NotTyped(why) => {
-                write!(f, "must be {{\"DataType\": …, \"Value\": …}} if it is an object: {why}")
-            }
-            InvalidValue::UnknownType(data_type) => write!(
-                f,
-                "must have a DataType from 0 to 12, not {data_type}: \
-                 0–4 are unsigned integers, 5–9 signed integers, 10 and 11 floats, 12 strings"
-            ),
-            InvalidValue::TypedKind(12) => f.write_str("must have a string as Value, because DataType is 12"),
-            InvalidValue::TypedKind(data_type) => {
-                write!(f, "must have a string or a number as Value, because DataType is {data_type}")
-            }
-            InvalidValue::OutOfType(data_type @ 3..=4) => {
-                write!(f, "must have a Value that fits DataType {data_type} and is at most 2^63−1")
-            }
-            InvalidValue::OutOfType(data_type) => {
-                write!(f, "must have a Value that fits DataType {data_type}")
-            }
-        }
-    }
-}
-
-impl Serialize for KeyValue<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            KeyValue::String(text) => serializer.serialize_str(text),
-            KeyValue::Integer(number) => serializer.serialize_i64(*number),
-            KeyValue::Float(number) => serializer.serialize_f64(*number),
-            KeyValue::Boolean(flag) => serializer.serialize_bool(*flag),
-        }
+impl<'de> Deserialize<'de> for ValidValue<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ValidValue<'de>, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        value.as_ref().validate().map_err(de::Error::custom)?;
+        Ok(ValidValue(value))
     }
 }
 
@@ -241,115 +403,41 @@ impl Serialize for KeyValue<'_> {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(json: &str, expect: Result<&str, &str>) {
-        let json = format!(r#"{{"k": {json}}}"#);
-        match (serde_json::from_str::<KeyValues<'_>>(&json), expect) {
-            (Ok(found), Ok(expect)) => {
-                assert_eq!(serde_json::to_string(&found).unwrap(), format!(r#"{{"k":{expect}}}"#), "{json}");
-            }
-            (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{json} gave {error}"),
-            (found, _) => panic!("{json} gave {found:?}"),
+    #[test]
+    fn json_in_any_order_makes_the_same_key_values() {
+        let read = |json: &str| serde_json::from_str::<KeyValues>(json).unwrap();
+        let long = "v".repeat(100);
+        let sorted = alloc::format!(r#"{{"a":1,"b":"{long}","c":true,"d":-1.5}}"#);
+        let mixed = alloc::format!(r#"{{"c": true, "a": 1, "d": -1.5, "\u0062": "{long}"}}"#);
+        assert_eq!(read(&sorted), read(&mixed));
+        assert_eq!(serde_json::to_string(&read(&mixed)).unwrap(), sorted);
+        assert_eq!(read(r#"{"k": -0.0}"#).as_bytes(), read(r#"{"k": 0.0}"#).as_bytes());
+        assert!(KeyValues::is_well_formed(read(&mixed).as_bytes()));
+    }
+
+    /// What serde keeps for later, as it does for a flattened struct, is read too.
+    #[test]
+    fn values_are_read_from_other_places_than_text() {
+        let json = r#"{"a":"x\n","b":-1,"c":1.0,"d":true}"#;
+        let value: serde_json::Value = serde_json::from_str(json).unwrap();
+        let found: KeyValues = serde_json::from_value(value).unwrap();
+        assert_eq!(serde_json::to_string(&found).unwrap(), json);
+    }
+
+    #[test]
+    fn what_is_not_key_values_is_refused() {
+        #[track_caller]
+        fn check(json: &str, expect: &str) {
+            let error = serde_json::from_str::<KeyValues>(json).expect_err(json).to_string();
+            assert!(error.starts_with(expect), "{error}");
         }
-    }
-
-    #[test]
-    fn plain_values() {
-        check(r#""string1""#, Ok(r#""string1""#));
-        check(r#""""#, Ok(r#""""#));
-        check(r#""\u00e9\n\"\\ 🌮""#, Ok(r#""é\n\"\\ 🌮""#));
-        check("1", Ok("1"));
-        check("-0", Ok("0"));
-        check("1.0", Ok("1.0"));
-        check("1e3", Ok("1000.0"));
-        check("1E-2", Ok("0.01"));
-        check("0.1", Ok("0.1"));
-        check("1.7976931348623157e308", Ok("1.7976931348623157e+308"));
-        check("1e20", Ok("1e+20"));
-        check("true", Ok("true"));
-        check("false", Ok("false"));
-        check("9223372036854775807", Ok("9223372036854775807"));
-        check("-9223372036854775808", Ok("-9223372036854775808"));
-        check("9223372036854775808", Err("2^63−1"));
-        check("-9223372036854775809", Err("2^63−1"));
-        check("18446744073709551616", Err("2^63−1"));
-        check("100000000000000000000000000000", Err("2^63−1"));
-        check("1e999", Err("fits into a 64-bit float"));
-        check("null", Err("not null"));
-        check("[1]", Err("not an array"));
-        check("{}", Err("the field `DataType` is required"));
-        check(r#"{"a": 1}"#, Err("the field `a` is not a known field"));
-        check(r#""\ud800""#, Err(""));
-        check("01", Err(""));
-        check("nul", Err(""));
-    }
-
-    #[test]
-    fn typed_values() {
-        let typed = |data_type: u64, value: &str| format!(r#"{{"DataType": {data_type}, "Value": {value}}}"#);
-        let ok = |data_type, value: &str, expect: &str| check(&typed(data_type, value), Ok(expect));
-        let err = |data_type, value: &str, part: &str| check(&typed(data_type, value), Err(part));
-        for (data_type, least, most) in [
-            (0, "0", "255"),
-            (1, "0", "65535"),
-            (2, "0", "4294967295"),
-            (3, "0", "9223372036854775807"),
-            (4, "0", "9223372036854775807"),
-            (5, "-128", "127"),
-            (6, "-32768", "32767"),
-            (7, "-2147483648", "2147483647"),
-            (8, "-9223372036854775808", "9223372036854775807"),
-            (9, "-9223372036854775808", "9223372036854775807"),
-        ] {
-            for bound in [least, most] {
-                ok(data_type, bound, bound);
-                ok(data_type, &format!("\"{bound}\""), bound);
-            }
-            let below = (least.parse::<i128>().unwrap() - 1).to_string();
-            let above = (most.parse::<i128>().unwrap() + 1).to_string();
-            for beyond in [below, above] {
-                err(data_type, &beyond, "a Value that fits DataType");
-                err(data_type, &format!("\"{beyond}\""), "a Value that fits DataType");
-            }
-            err(data_type, "1.0", "a Value that fits DataType");
-            err(data_type, "\"x\"", "a Value that fits DataType");
-            err(data_type, "\"\"", "a Value that fits DataType");
-            err(data_type, "true", "a string or a number as Value");
-        }
-        ok(10, "0.1", "0.1");
-        ok(10, "\"1.5\"", "1.5");
-        ok(10, "2", "2.0");
-        ok(11, "1e300", "1e+300");
-        err(10, "1e300", "a Value that fits DataType");
-        err(11, "1e999", "a Value that fits DataType");
-        err(11, "\"NaN\"", "a Value that fits DataType");
-        err(11, "\"inf\"", "a Value that fits DataType");
-        ok(12, "\"string1\"", "\"string1\"");
-        ok(12, "\"a\\nb\"", "\"a\\nb\"");
-        err(12, "5", "must have a string as Value");
-        err(13, "5", "from 0 to 12, not 13");
-        check(r#"{"Value": "5", "DataType": 12}"#, Ok("\"5\""));
-        check(r#"{"DataType": 12}"#, Err("the field `Value` is required"));
-        check(
-            r#"{"DataType": "12", "Value": "x"}"#,
-            Err("must be an integer from 0 to 2^64−1, not the string"),
-        );
-        check(r#"{"DataType": 12, "Value": "x", "more": 1}"#, Err("the field `more` is not a known field"));
-        check(
-            r#"{"DataType": 12, "DataType": 12, "Value": "x"}"#,
-            Err("the field `DataType` is given twice"),
-        );
-        check(
-            r#"{"DataType": 12, "Value": {"DataType": 12, "Value": "x"}}"#,
-            Err("must have a string as Value"),
-        );
-    }
-
-    #[test]
-    fn keys_are_kept_as_they_are_written() {
-        let found: KeyValues<'_> = serde_json::from_str(r#"{"b": 1, "a": 2, "b": 3, "\u0061": 4}"#).unwrap();
-        let keys: Vec<&str> = found.0.iter().map(|(key, _)| &**key).collect();
-        assert_eq!(keys, ["b", "a", "b", "a"]);
-        assert!(matches!(found.0[0].0, Cow::Borrowed(_)));
+        check(r#"{"b": 1, "a": 2, "b": 3}"#, "repeats an earlier one");
+        check(r#"{"a": 1, "\u0061": 1}"#, "repeats an earlier one");
+        check(r#"{"": 1}"#, "must have from 1 to 256 bytes");
+        check(&alloc::format!(r#"{{"{}": 1}}"#, "k".repeat(257)), "must have from 1 to 256 bytes");
+        check(&alloc::format!(r#"{{"k": "{}"}}"#, "v".repeat(1025)), "must not have more than 1024 bytes");
+        check("[]", "invalid type: sequence, expected an object of key-values");
+        let many: Vec<_> = (0..65).map(|key| alloc::format!(r#""{key}": 1"#)).collect();
+        check(&alloc::format!("{{{}}}", many.join(",")), "must not have more than 64 keys");
     }
 }

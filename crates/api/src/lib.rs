@@ -27,20 +27,24 @@ pub mod heartbeat;
 pub mod invalid;
 pub mod json_fault;
 pub mod key_values;
+mod keys;
 pub mod ledger;
 pub mod limiter;
 pub mod locks;
 pub mod name;
 pub mod namespace;
 pub mod object;
-mod owned;
 pub mod page;
 pub mod problem;
+mod query;
+mod raw;
 pub mod refusals;
 #[cfg(feature = "openapi")]
 pub mod schema;
 pub mod selection;
+mod small_bytes;
 pub mod time;
+mod value;
 mod words;
 
 pub use context::Context;
@@ -50,11 +54,13 @@ pub use heartbeat::Heartbeat;
 pub use invalid::{Invalid, Reason};
 pub use json_fault::JsonFault;
 pub use key_values::KeyValues;
+pub use keys::Keys;
 pub use name::{InvalidName, Name};
 pub use object::{AtMost, Object};
 pub use page::{Listed, Page};
 pub use problem::Problem;
 pub use selection::Selection;
+pub use small_bytes::ByteBuffer;
 pub use time::{Millis, Position, Time};
 
 /// The maximum number of items in a batch.

@@ -13,23 +13,22 @@ use utoipa::ToSchema;
 /// `POST /locks`: acquire one lock (`key_values`, `mode`), or several at once (`locks`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewLock<'a> {
+pub struct NewLock {
     /// The key-values that identify the lock, at least one. Not together with `locks`.
-    #[serde(borrow, default, alias = "KeyValues", skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "KeyValues", skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"order": 4711}))]
-    pub key_values: Option<KeyValues<'a>>,
+    pub key_values: Option<KeyValues>,
     /// The mode of the one lock. Default: `exclusive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// Several locks, granted all at once or not at all. Not together with `key_values` and `mode`.
     #[serde(
-        borrow,
         default,
         skip_serializing_if = "Option::is_none",
         deserialize_with = "object::optional_list::<64, _, _>"
     )]
     #[schema(min_items = 1, max_items = 64)]
-    pub locks: Option<Vec<WantedLock<'a>>>,
+    pub locks: Option<Vec<WantedLock>>,
     /// How long the lock is held without a heartbeat: 100 ms–24 h.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Ttl)]
@@ -55,10 +54,10 @@ pub struct NewLock<'a> {
 /// One of several locks to acquire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct WantedLock<'a> {
+pub struct WantedLock {
     /// The key-values that identify the lock, at least one.
-    #[serde(borrow, alias = "KeyValues")]
-    pub key_values: KeyValues<'a>,
+    #[serde(alias = "KeyValues")]
+    pub key_values: KeyValues,
     /// The mode. Default: `exclusive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
@@ -90,15 +89,14 @@ pub struct Granted<'a> {
     /// The time until the grant expires without a heartbeat, in milliseconds.
     pub expires_in_ms: u64,
     /// The locks that are held.
-    pub locks: Vec<HeldLock<'a>>,
+    pub locks: Vec<HeldLock>,
 }
 
 /// One of the locks of a grant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct HeldLock<'a> {
+pub struct HeldLock {
     /// The key-values that identify the lock.
-    #[serde(deserialize_with = "crate::owned::key_values")]
-    pub key_values: KeyValues<'a>,
+    pub key_values: KeyValues,
     /// How the lock is held.
     pub mode: Mode,
 }
@@ -115,7 +113,7 @@ pub struct Lock<'a> {
     #[schema(required)]
     pub owner: Option<Cow<'a, str>>,
     /// The locks that are held.
-    pub locks: Vec<HeldLock<'a>>,
+    pub locks: Vec<HeldLock>,
     /// The time since the grant, in milliseconds.
     pub held_ms: u64,
     /// The time until the grant expires without a heartbeat, in milliseconds.

@@ -29,9 +29,9 @@ pub struct RefusedRequest<'a> {
     #[schema(required)]
     pub stream: Option<Cow<'a, str>>,
     /// The group of the rule, or the lock.
-    #[serde(default, deserialize_with = "crate::owned::optional_key_values")]
+    #[serde(default)]
     #[schema(required)]
-    pub key_values: Option<KeyValues<'a>>,
+    pub key_values: Option<KeyValues>,
     /// The operation of the ledger, or the decision.
     #[schema(required)]
     pub operation_id: Option<Cow<'a, str>>,

@@ -1,14 +1,15 @@
 //! Key-values on the command line, written as HTTPie writes them: `tenant=acme attempt:=3 beta:=true`.
 
 use crate::words;
-use limina_client::{KeyValue, KeyValues};
+use limina_api::key_values::{Pair, Value};
+use limina_client::{KeyValue, KeyValues, Keys};
 use std::str::FromStr;
 
 /// One argument: `KEY=TEXT`, or `KEY:=JSON` for a number or a boolean. `\=`, `\:` and `\\` are for a key that has such a character.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyValueArg {
     key: String,
-    value: KeyValue<'static>,
+    value: KeyValue,
 }
 
 impl FromStr for KeyValueArg {
@@ -40,7 +41,7 @@ fn named(key: String) -> Result<String, String> {
     if key.is_empty() { Err("there is no key before the =".to_owned()) } else { Ok(key) }
 }
 
-fn typed(json: &str) -> Result<KeyValue<'static>, String> {
+fn typed(json: &str) -> Result<KeyValue, String> {
     let value: serde_json::Value = serde_json::from_str(json).map_err(|_| {
         format!("{json:?} is not a number, a boolean or a string in JSON; KEY=TEXT is for text")
     })?;
@@ -57,26 +58,25 @@ fn typed(json: &str) -> Result<KeyValue<'static>, String> {
 }
 
 /// Joins the arguments. A key must not occur twice.
-pub(crate) fn joined(arguments: &[KeyValueArg]) -> Result<KeyValues<'static>, crate::Failed> {
-    let mut pairs: Vec<(std::borrow::Cow<'static, str>, KeyValue<'static>)> = Vec::new();
-    for KeyValueArg { key, value } in arguments {
-        if pairs.iter().any(|(known, _)| known == key) {
+pub(crate) fn joined(arguments: &[KeyValueArg]) -> Result<KeyValues, crate::Failed> {
+    for (place, KeyValueArg { key, .. }) in arguments.iter().enumerate() {
+        if arguments[..place].iter().any(|known| known.key == *key) {
             return Err(crate::Failed::usage(format!("the key {key:?} is given twice")));
         }
-        pairs.push((key.clone().into(), value.clone()));
     }
-    Ok(KeyValues(pairs))
+    let keys: Keys = arguments.iter().map(|argument| (&argument.key, argument.value.clone())).collect();
+    keys.build().map_err(|invalid| crate::Failed::usage(invalid.to_string()))
 }
 
 /// The key-values as arguments, which can be pasted into a command.
-pub(crate) fn shown(key_values: &KeyValues<'_>) -> String {
-    let pairs = key_values.0.iter().map(|(key, value)| {
+pub(crate) fn shown(key_values: &KeyValues) -> String {
+    let pairs = key_values.iter().map(|Pair { key, value }| {
         let key = key.replace('\\', "\\\\").replace('=', "\\=").replace(':', "\\:");
         words::shell_quoted(&match value {
-            KeyValue::String(text) => format!("{key}={text}"),
-            KeyValue::Integer(value) => format!("{key}:={value}"),
-            KeyValue::Float(value) => format!("{key}:={value:?}"),
-            KeyValue::Boolean(value) => format!("{key}:={value}"),
+            Value::String(text) => format!("{key}={text}"),
+            Value::Integer(value) => format!("{key}:={value}"),
+            Value::Float(value) => format!("{key}:={value:?}"),
+            Value::Boolean(value) => format!("{key}:={value}"),
         })
     });
     pairs.collect::<Vec<_>>().join(" ")
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn arguments() {
         #[track_caller]
-        fn check(text: &str, expect: Result<(&str, KeyValue<'static>), &str>) {
+        fn check(text: &str, expect: Result<(&str, KeyValue), &str>) {
             match (text.parse::<KeyValueArg>(), expect) {
                 (Ok(found), Ok((key, value))) => {
                     assert_eq!(found, KeyValueArg { key: key.to_owned(), value });

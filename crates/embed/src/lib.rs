@@ -66,7 +66,6 @@ pub mod decisions;
 mod error;
 pub mod events;
 mod instance;
-mod key_values;
 pub mod ledger;
 pub mod limiter;
 pub mod locks;
@@ -78,11 +77,11 @@ pub use decisions::Decisions;
 pub use error::{Error, Failure};
 pub use events::Events;
 pub use instance::InstanceFailure;
-pub use key_values::{KeyValue, Keys};
 pub use ledger::Ledger;
 pub use limina_engine::{
-    Invalid, InvalidName, KeyValues, Listed, Millis, Name, Position, Quota, QuotaExceeded, QuotaTable,
-    Reason, Time, outcome::NamespaceInfo, quotas::QuotaSection, selection,
+    Invalid, InvalidName, KeyValues, Keys, Listed, Millis, Name, Position, Quota, QuotaExceeded, QuotaTable,
+    Reason, Time, key_values::OwnedValue as KeyValue, outcome::NamespaceInfo, quotas::QuotaSection,
+    selection,
 };
 pub use limina_node::{
     Metrics, NoRandomNumbers, NodeFailure, RefusalListener, RefusedRequest, Service,

@@ -21,7 +21,6 @@ pub mod effect;
 pub mod engine;
 pub mod events;
 pub mod ids;
-pub mod key_values;
 pub mod ledger;
 pub mod limiter;
 pub mod lists;
@@ -32,7 +31,6 @@ pub mod quotas;
 pub mod reads;
 pub mod record;
 pub mod request;
-pub mod selection;
 pub mod sweep;
 pub mod timers;
 
@@ -42,15 +40,17 @@ mod leftovers;
 mod recent;
 mod resident;
 mod slab;
-mod small_bytes;
 mod turn;
 
 pub use effect::Effect;
 pub use engine::{Applied, Due, Engine, Loading, Sealed, Sizes, Stats};
 pub use ids::{NamespaceId, WaitId};
 pub use job::Job;
-pub use key_values::KeyValues;
-pub use limina_api::{Invalid, InvalidName, Listed, Millis, Name, Position, Reason, Time};
+pub(crate) use limina_api::ByteBuffer;
+pub use limina_api::{
+    Invalid, InvalidName, KeyValues, Keys, Listed, Millis, Name, Position, Reason, Time, key_values,
+    selection,
+};
 pub use lists::Page;
 pub use options::Options;
 pub use outcome::Outcome;

@@ -9,7 +9,7 @@
 
 use core::hash::{BuildHasher, Hash};
 use hashbrown::{HashMap, HashSet};
-use limina_api::Name;
+use limina_api::{KeyValues, Name};
 use serde::Serialize;
 
 /// A place in a vector that has just doubled.
@@ -114,6 +114,12 @@ pub(crate) trait Heap {
 }
 
 impl Heap for Name {
+    fn heap(&self) -> u64 {
+        self.shared_bytes().map_or(0, shared)
+    }
+}
+
+impl Heap for KeyValues {
     fn heap(&self) -> u64 {
         self.shared_bytes().map_or(0, shared)
     }

@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 /// `POST /check`: take hits from every limit that applies, or from none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Check<'a> {
+pub struct Check {
     /// What is about to happen. The rules that apply are found by these key-values.
-    #[serde(borrow, alias = "KeyValues")]
-    pub key_values: KeyValues<'a>,
+    #[serde(alias = "KeyValues")]
+    pub key_values: KeyValues,
     /// How much to take: 0 to 2^53−1. 0 takes nothing and only reports. Default: 1.
     #[serde(default = "one")]
     #[schema(maximum = 9_007_199_254_740_991_i64)]
@@ -37,11 +37,11 @@ pub(super) fn one() -> u64 {
 /// `POST /check/batch`: several checks, executed in order. Each is allowed or refused alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CheckBatch<'a> {
+pub struct CheckBatch {
     /// The checks, 1–8,192.
-    #[serde(borrow, deserialize_with = "object::list::<MAX_BATCH, _, _>")]
+    #[serde(deserialize_with = "object::list::<MAX_BATCH, _, _>")]
     #[schema(min_items = 1, max_items = 8192)]
-    pub checks: Vec<Check<'a>>,
+    pub checks: Vec<Check>,
 }
 
 /// The result of a check.
@@ -73,8 +73,7 @@ pub struct LimitStatus<'a> {
     #[schema(required)]
     pub override_name: Option<Cow<'a, str>>,
     /// The group: the `group_by` keys with their values, or the key-values of the override.
-    #[serde(deserialize_with = "crate::owned::key_values")]
-    pub group: KeyValues<'a>,
+    pub group: KeyValues,
     /// The limit; for a bucket, its burst. −1: no limit.
     pub limit: i64,
     /// How much is used: after this check if it was allowed or is a `report`, otherwise unchanged. For a bucket: the burst minus the

@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 /// `POST /counters` and `PUT /counters`: take or give back. `PUT /counters/set`: set the counter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CounterChange<'a> {
+pub struct CounterChange {
     /// The counter: exactly these key-values.
-    #[serde(borrow, alias = "KeyValues")]
-    pub key_values: KeyValues<'a>,
+    #[serde(alias = "KeyValues")]
+    pub key_values: KeyValues,
     /// The change: positive takes, negative gives back, 0 only reports. In `/counters/set`: the new value, where 0 or
     /// less removes the counter. At most 2^53−1 in size.
     #[schema(minimum = -9_007_199_254_740_991_i64, maximum = 9_007_199_254_740_991_i64, example = 1)]
@@ -21,10 +21,9 @@ pub struct CounterChange<'a> {
 
 /// A counter: how much is in use for exact key-values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Counter<'a> {
+pub struct Counter {
     /// The key-values of the counter.
-    #[serde(deserialize_with = "crate::owned::key_values")]
-    pub key_values: KeyValues<'a>,
+    pub key_values: KeyValues,
     /// How much is in use, including leases.
     pub counters: u64,
     /// How much of it leases hold.
@@ -35,8 +34,7 @@ pub struct Counter<'a> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CounterReply<'a> {
     /// The key-values of the counter.
-    #[serde(deserialize_with = "crate::owned::key_values")]
-    pub key_values: KeyValues<'a>,
+    pub key_values: KeyValues,
     /// How much is in use, including leases.
     pub counters: u64,
     /// How much of it leases hold.

@@ -24,8 +24,7 @@ pub struct Groups<'a> {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Group<'a> {
     /// The group: the `group_by` keys with their values, or the key-values of the override.
-    #[serde(deserialize_with = "crate::owned::key_values")]
-    pub group: KeyValues<'a>,
+    pub group: KeyValues,
     /// The name of the override whose limit applies; `null` if this is the rule's own limit.
     #[serde(rename = "override")]
     #[schema(required)]

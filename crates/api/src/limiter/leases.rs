@@ -14,10 +14,10 @@ use utoipa::ToSchema;
 /// `POST /leases`: check, and hold the hits until the lease is released or expires.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewLease<'a> {
+pub struct NewLease {
     /// What is about to happen. The rules that apply are found by these key-values.
-    #[serde(borrow, alias = "KeyValues")]
-    pub key_values: KeyValues<'a>,
+    #[serde(alias = "KeyValues")]
+    pub key_values: KeyValues,
     /// How much to take: 1 to 2^53−1. Default: 1.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 9_007_199_254_740_991_i64)]
@@ -73,8 +73,7 @@ pub struct Lease<'a> {
     /// A number that grows with every lease of the namespace.
     pub fencing_token: u64,
     /// The key-values with which the hits were taken.
-    #[serde(deserialize_with = "crate::owned::key_values")]
-    pub key_values: KeyValues<'a>,
+    pub key_values: KeyValues,
     /// How much the lease holds.
     pub hits: u64,
     /// The holder's name for itself, or `null`.

@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn aliases_are_the_same_field() {
-        let rule = check::<NewRule<'_>>;
+        let rule = check::<NewRule>;
         rule(r#"{"Name": "r", "GroupBy": ["k"], "Selection": {}, "Limit": 1}"#, None);
         rule(r#"{"Name": "r", "GroupBy": ["k"], "Seletion": {}, "Limit": 1}"#, None);
         rule(r#"{"name": "r", "Name": "r", "limit": 1}"#, Some("duplicate field `name`"));
@@ -50,28 +50,28 @@ mod tests {
         rule(r#"{"Selection": {}, "Seletion": {}, "limit": 1}"#, Some("duplicate field `selection`"));
         rule(r#"{"group_by": [], "GroupBy": [], "limit": 1}"#, Some("duplicate field `group_by`"));
         rule(r#"{"NAME": "r", "limit": 1}"#, Some("unknown field `NAME`"));
-        check::<Check<'_>>(r#"{"KeyValues": {"k": 1}}"#, None);
-        check::<Check<'_>>(r#"{"KeyValues": {}, "key_values": {}}"#, Some("duplicate field `key_values`"));
-        check::<NewOverride<'_>>(r#"{"Name": "o", "KeyValues": {"k": 1}, "Limit": 1}"#, None);
-        check::<OverridePatch<'_>>(r#"{"KeyValues": {"k": 1}, "Limit": 1}"#, None);
-        check::<RulePatch<'_>>(r#"{"Seletion": null, "Limit": 1}"#, None);
-        check::<CounterChange<'_>>(r#"{"KeyValues": {"k": 1}, "counters": 1}"#, None);
-        check::<NewLease<'_>>(r#"{"KeyValues": {"k": 1}, "ttl": "1s"}"#, None);
-        check::<MatchQuery<'_>>(r#"{"KeyValues": {"k": 1}}"#, None);
+        check::<Check>(r#"{"KeyValues": {"k": 1}}"#, None);
+        check::<Check>(r#"{"KeyValues": {}, "key_values": {}}"#, Some("duplicate field `key_values`"));
+        check::<NewOverride>(r#"{"Name": "o", "KeyValues": {"k": 1}, "Limit": 1}"#, None);
+        check::<OverridePatch>(r#"{"KeyValues": {"k": 1}, "Limit": 1}"#, None);
+        check::<RulePatch>(r#"{"Seletion": null, "Limit": 1}"#, None);
+        check::<CounterChange>(r#"{"KeyValues": {"k": 1}, "counters": 1}"#, None);
+        check::<NewLease>(r#"{"KeyValues": {"k": 1}, "ttl": "1s"}"#, None);
+        check::<MatchQuery>(r#"{"KeyValues": {"k": 1}}"#, None);
     }
 
     #[test]
     fn null_is_accepted_only_for_optional_fields() {
-        let patch = check::<RulePatch<'_>>;
+        let patch = check::<RulePatch>;
         let optional =
             r#"{"window": null, "selection": null, "shadow": null, "durability": null, "description": null}"#;
         patch(optional, None);
         patch(r#"{"limit": null}"#, Some("invalid type: null"));
         patch(r#"{"window": ["fixed", 1]}"#, Some("an object"));
-        check::<OverridePatch<'_>>(r#"{"burst": null}"#, None);
-        check::<OverridePatch<'_>>(r#"{"key_values": null}"#, Some("invalid type: null"));
-        check::<Check<'_>>(r#"{"key_values": null}"#, Some("invalid type: null"));
-        check::<Check<'_>>(r#"{"key_values": {}, "hits": null}"#, Some("invalid type: null"));
+        check::<OverridePatch>(r#"{"burst": null}"#, None);
+        check::<OverridePatch>(r#"{"key_values": null}"#, Some("invalid type: null"));
+        check::<Check>(r#"{"key_values": null}"#, Some("invalid type: null"));
+        check::<Check>(r#"{"key_values": {}, "hits": null}"#, Some("invalid type: null"));
         check::<Heartbeat<'_>>("{}", Some("missing field `session_id`"));
         check::<Heartbeat<'_>>(r#"{"session_id": null}"#, Some("invalid type: null"));
     }
@@ -81,19 +81,19 @@ mod tests {
         let rule = r#"{"name": "r", "group_by": [], "selection": {}, "limit": 1, "window": {"type": "fixed", "per_ms": 60000,
             "burst": null}, "shadow": false, "durability": "relaxed", "description": null, "overrides": 2, "managed_by":
             "file", "created_position": 7}"#;
-        check::<NewRule<'_>>(rule, None);
+        check::<NewRule>(rule, None);
         // A list of overrides is not the number of them, and would be lost.
-        check::<NewRule<'_>>(r#"{"limit": 1, "overrides": []}"#, Some("invalid type: sequence"));
+        check::<NewRule>(r#"{"limit": 1, "overrides": []}"#, Some("invalid type: sequence"));
         let item = r#"{"rule": "r", "name": "o", "key_values": {}, "limit": 1, "burst": null, "created_position": 8}"#;
-        check::<NewOverride<'_>>(item, None);
-        check::<RulePatch<'_>>(r#"{"created_position": 7}"#, Some("unknown field"));
+        check::<NewOverride>(item, None);
+        check::<RulePatch>(r#"{"created_position": 7}"#, Some("unknown field"));
         let with_overrides = rule.replace(r#""overrides": 2"#, &format!(r#""overrides": [{item}]"#));
         let set = format!(
             r#"{{"name": "s", "rules": [{with_overrides}], "overrides": "open", "created_position": 9}}"#
         );
-        check::<NewRuleSet<'_>>(&set, None);
+        check::<NewRuleSet>(&set, None);
         // A rule of a set has its overrides with it, and not their number.
-        check::<NewRuleSet<'_>>(&format!(r#"{{"rules": [{rule}]}}"#), Some("invalid type: integer"));
-        check::<NewRuleSet<'_>>(r#"{"overrides": "closed"}"#, Some("missing field `rules`"));
+        check::<NewRuleSet>(&format!(r#"{{"rules": [{rule}]}}"#), Some("invalid type: integer"));
+        check::<NewRuleSet>(r#"{"overrides": "closed"}"#, Some("missing field `rules`"));
     }
 }

@@ -12,15 +12,15 @@ use utoipa::ToSchema;
 /// its name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewOverride<'a> {
+pub struct NewOverride {
     /// The name, unique within the rule. In a PUT it may be absent; otherwise it must be the name in the path.
     #[serde(default, alias = "Name", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Name>, example = "big-customer")]
     pub name: Option<String>,
     /// The override applies to checks that have all these key-values. Every `group_by` key of the rule is required;
     /// more are allowed.
-    #[serde(borrow, alias = "KeyValues")]
-    pub key_values: KeyValues<'a>,
+    #[serde(alias = "KeyValues")]
+    pub key_values: KeyValues,
     /// The limit that replaces the limit of the rule: at most 2^53−1. −1: no limit.
     #[serde(alias = "Limit")]
     #[schema(minimum = -1, maximum = 9_007_199_254_740_991_i64, example = 1000)]
@@ -40,17 +40,16 @@ pub struct NewOverride<'a> {
 /// `PATCH /rules/{name}/overrides/{override}`: change the given fields. `null` removes the burst.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct OverridePatch<'a> {
+pub struct OverridePatch {
     /// The new key-values, as a whole.
     #[serde(
-        borrow,
         default,
         alias = "KeyValues",
         skip_serializing_if = "Option::is_none",
         deserialize_with = "object::present"
     )]
     #[schema(nullable = false)]
-    pub key_values: Option<KeyValues<'a>>,
+    pub key_values: Option<KeyValues>,
     /// The new limit: −1 to 2^53−1.
     #[serde(
         default,
@@ -74,8 +73,7 @@ pub struct Override<'a> {
     /// The name, unique within the rule.
     pub name: Cow<'a, str>,
     /// The override applies to checks that have all these key-values.
-    #[serde(deserialize_with = "crate::owned::key_values")]
-    pub key_values: KeyValues<'a>,
+    pub key_values: KeyValues,
     /// The limit that replaces the limit of the rule. −1: no limit.
     pub limit: i64,
     /// The most that the bucket can contain; `null` for the limit, and if the rule is not a bucket.

@@ -14,11 +14,11 @@ use utoipa::ToSchema;
 /// `PUT /rule-sets/{set}`: make the set exactly this.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewRuleSet<'a> {
+pub struct NewRuleSet {
     /// The rules of the set, each name once.
-    #[serde(borrow, deserialize_with = "object::list::<10_000, _, _>")]
+    #[serde(deserialize_with = "object::list::<10_000, _, _>")]
     #[schema(max_items = 10000)]
-    pub rules: Vec<NewSetRule<'a>>,
+    pub rules: Vec<NewSetRule>,
     /// Whether clients may make overrides of the rules. Default: `closed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overrides: Option<SetOverrides>,
@@ -45,7 +45,7 @@ from_word!(SetOverrides: "closed" => Closed, "open" => Open);
 /// A rule of a set, with its overrides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewSetRule<'a> {
+pub struct NewSetRule {
     /// The name, unique within the namespace.
     #[serde(alias = "Name")]
     #[schema(value_type = Name, example = "per-card")]
@@ -57,14 +57,8 @@ pub struct NewSetRule<'a> {
     pub group_by: Vec<String>,
     /// Conditions that key-values must satisfy so that the rule applies, besides having all `group_by` keys. Default:
     /// none.
-    #[serde(
-        borrow,
-        default,
-        alias = "Selection",
-        alias = "Seletion",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub selection: Option<Selection<'a>>,
+    #[serde(default, alias = "Selection", alias = "Seletion", skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Selection>,
     /// How much may be in use in a group, or happen in it within the window: at most 2^53−1. −1: no limit. 0: nothing
     /// passes.
     #[serde(alias = "Limit")]
@@ -85,9 +79,9 @@ pub struct NewSetRule<'a> {
     pub description: Option<String>,
     /// The overrides of the rule that belong to the set, each name and each key-values once; each has a name. Default:
     /// none.
-    #[serde(borrow, default, deserialize_with = "object::list::<100_000, _, _>")]
+    #[serde(default, deserialize_with = "object::list::<100_000, _, _>")]
     #[schema(max_items = 100000)]
-    pub overrides: Vec<NewOverride<'a>>,
+    pub overrides: Vec<NewOverride>,
     /// Ignored: a rule that was read can be sent back.
     #[serde(default, skip_serializing)]
     pub managed_by: Option<String>,
@@ -117,8 +111,7 @@ pub struct SetRule<'a> {
     /// Each distinct combination of these keys' values is a group with a limit of its own.
     pub group_by: Vec<Cow<'a, str>>,
     /// Conditions that key-values must satisfy so that the rule applies, besides having all `group_by` keys.
-    #[serde(deserialize_with = "crate::owned::selection")]
-    pub selection: Selection<'a>,
+    pub selection: Selection,
     /// How much may be in use in a group, or happen in it within the window. −1: no limit.
     pub limit: i64,
     /// The window in which hits count; `null` if they count until they are given back.

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 /// `POST /rules` and `PUT /rules/{name}`: create a rule, or replace everything except its name and its overrides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewRule<'a> {
+pub struct NewRule {
     /// The name, unique within the namespace. In a PUT it may be absent; otherwise it must be the name in the path.
     #[serde(default, alias = "Name", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Name>, example = "per-card")]
@@ -26,14 +26,8 @@ pub struct NewRule<'a> {
     pub group_by: Vec<String>,
     /// Conditions that key-values must satisfy so that the rule applies, besides having all `group_by` keys. Default:
     /// none.
-    #[serde(
-        borrow,
-        default,
-        alias = "Selection",
-        alias = "Seletion",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub selection: Option<Selection<'a>>,
+    #[serde(default, alias = "Selection", alias = "Seletion", skip_serializing_if = "Option::is_none")]
+    pub selection: Option<Selection>,
     /// How much may be in use in a group, or happen in it within the window: at most 2^53−1. −1: no limit. 0: nothing
     /// passes.
     #[serde(alias = "Limit")]
@@ -113,7 +107,7 @@ from_word!(Durability: "durable" => Durable, "relaxed" => Relaxed);
 /// `PATCH /rules/{name}`: change the given fields. `null` removes an optional field.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RulePatch<'a> {
+pub struct RulePatch {
     /// The new limit: −1 to 2^53−1.
     #[serde(
         default,
@@ -129,15 +123,14 @@ pub struct RulePatch<'a> {
     pub window: Option<Option<NewWindow>>,
     /// The new selection, as a whole.
     #[serde(
-        borrow,
         default,
         alias = "Selection",
         alias = "Seletion",
         skip_serializing_if = "Option::is_none",
         deserialize_with = "object::patch"
     )]
-    #[schema(value_type = Option<Selection<'a>>)]
-    pub selection: Option<Option<Selection<'a>>>,
+    #[schema(value_type = Option<Selection>)]
+    pub selection: Option<Option<Selection>>,
     /// Whether the rule only counts and reports. `null`: it does not.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::patch")]
     #[schema(value_type = Option<bool>)]
@@ -160,8 +153,7 @@ pub struct Rule<'a> {
     /// Each distinct combination of these keys' values is a group with a limit of its own.
     pub group_by: Vec<Cow<'a, str>>,
     /// Conditions that key-values must satisfy so that the rule applies, besides having all `group_by` keys.
-    #[serde(deserialize_with = "crate::owned::selection")]
-    pub selection: Selection<'a>,
+    pub selection: Selection,
     /// How much may be in use in a group, or happen in it within the window. −1: no limit.
     pub limit: i64,
     /// The window in which hits count; `null` if they count until they are given back.
@@ -199,10 +191,10 @@ pub struct Window {
 /// `POST /rules/match`: which rules and overrides would apply to a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct MatchQuery<'a> {
+pub struct MatchQuery {
     /// The key-values of the check.
-    #[serde(borrow, alias = "KeyValues")]
-    pub key_values: KeyValues<'a>,
+    #[serde(alias = "KeyValues")]
+    pub key_values: KeyValues,
 }
 
 /// The rules that apply.
@@ -219,8 +211,7 @@ pub struct RuleMatch<'a> {
     #[serde(flatten)]
     pub rule: Rule<'a>,
     /// The group: the `group_by` keys with their values.
-    #[serde(deserialize_with = "crate::owned::key_values")]
-    pub group: KeyValues<'a>,
+    pub group: KeyValues,
     /// The overrides that apply, ordered by name. If there is any, the own limit of the rule refuses nothing.
     pub matching_overrides: Vec<Override<'a>>,
 }

@@ -1,8 +1,9 @@
 //! The schemas of key-values and of conditions on them, whose JSON forms are written by hand too.
 
 use crate::{
-    key_values::{KeyValue, KeyValues, MAX_KEYS},
-    selection::{Selection, Tests},
+    key_values::{KeyValues, OwnedValue},
+    query::QueryAsJson,
+    selection::{Query, Selection, Tests},
 };
 use alloc::borrow::Cow;
 use alloc::{borrow::ToOwned, string::String, vec::Vec};
@@ -15,7 +16,7 @@ use utoipa::{
     },
 };
 
-impl PartialSchema for KeyValue<'_> {
+impl PartialSchema for OwnedValue {
     fn schema() -> RefOr<Schema> {
         let number = ObjectBuilder::new()
             .schema_type(Type::Number)
@@ -90,18 +91,18 @@ fn typed_schema(
         .additional_properties(Some(AdditionalProperties::FreeForm(false)))
 }
 
-impl ToSchema for KeyValue<'_> {
+impl ToSchema for OwnedValue {
     fn name() -> Cow<'static, str> {
         Cow::Borrowed("KeyValue")
     }
 }
 
-impl PartialSchema for KeyValues<'_> {
+impl PartialSchema for KeyValues {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(Type::Object)
             .property_names(Some(super::text(1, 256)))
-            .max_properties(Some(MAX_KEYS))
+            .max_properties(Some(KeyValues::MAX_KEYS))
             .additional_properties(Some(AdditionalProperties::RefOr(RefOr::Ref(Ref::from_schema_name(
                 "KeyValue",
             )))))
@@ -111,17 +112,17 @@ impl PartialSchema for KeyValues<'_> {
     }
 }
 
-impl ToSchema for KeyValues<'_> {
+impl ToSchema for KeyValues {
     fn name() -> Cow<'static, str> {
         Cow::Borrowed("KeyValues")
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push(("KeyValue".to_owned(), KeyValue::schema()));
+        schemas.push(("KeyValue".to_owned(), OwnedValue::schema()));
     }
 }
 
-impl PartialSchema for Selection<'_> {
+impl PartialSchema for Selection {
     fn schema() -> RefOr<Schema> {
         let condition = OneOfBuilder::new()
             .item(Ref::from_schema_name("KeyValue"))
@@ -132,7 +133,7 @@ impl PartialSchema for Selection<'_> {
         ObjectBuilder::new()
             .schema_type(Type::Object)
             .property_names(Some(super::text(1, 256)))
-            .max_properties(Some(MAX_KEYS))
+            .max_properties(Some(KeyValues::MAX_KEYS))
             .additional_properties(Some(AdditionalProperties::RefOr(condition.into())))
             .description(Some("Conditions by key. All of them must hold. At most 64 keys of 1–256 bytes."))
             .examples([json!({"country": "de", "amount": {"gte": 100, "lt": 500}})])
@@ -140,13 +141,29 @@ impl PartialSchema for Selection<'_> {
     }
 }
 
-impl ToSchema for Selection<'_> {
+impl ToSchema for Selection {
     fn name() -> Cow<'static, str> {
         Cow::Borrowed("Selection")
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.push(("KeyValue".to_owned(), KeyValue::schema()));
+        schemas.push(("KeyValue".to_owned(), OwnedValue::schema()));
         schemas.push(("Tests".to_owned(), Tests::schema()));
+    }
+}
+
+impl PartialSchema for Query {
+    fn schema() -> RefOr<Schema> {
+        QueryAsJson::schema()
+    }
+}
+
+impl ToSchema for Query {
+    fn name() -> Cow<'static, str> {
+        QueryAsJson::name()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        QueryAsJson::schemas(schemas);
     }
 }

@@ -23,19 +23,19 @@ pub(crate) fn router() -> Router {
 }
 
 async fn check(body: Bytes) -> Result<Response, StatusCode> {
-    let check: Check<'_> = parse(&body)?;
+    let check: Check = parse(&body)?;
     let policy = format!("\"{RULE}\";q={LIMIT};w={PER_SECONDS}");
     let limit = format!("\"{RULE}\";r={};t={}", LIMIT - USED, RESET_MS / 1000);
     Ok(([("ratelimit-policy", policy), ("ratelimit", limit)], json(&reply(check, None))?).into_response())
 }
 
 async fn batch(body: Bytes) -> Result<Response, StatusCode> {
-    let batch: CheckBatch<'_> = parse(&body)?;
+    let batch: CheckBatch = parse(&body)?;
     let results = batch.checks.into_iter().map(|check| CheckResult::Allowed(reply(check, Some(200))));
     json(&CheckBatchReply { results: results.collect() })
 }
 
-fn reply(check: Check<'_>, status: Option<u16>) -> CheckReply<'_> {
+fn reply(check: Check, status: Option<u16>) -> CheckReply<'_> {
     let limit = LimitStatus {
         rule: Some(RULE.into()),
         override_name: None,

@@ -38,11 +38,7 @@ pub(crate) async fn run(args: ExplainArgs, session: &mut Session) -> Result<Exit
     args.watch.run(session, async |session| explain(&args, &key_values, session).await).await
 }
 
-async fn explain(
-    args: &ExplainArgs,
-    key_values: &KeyValues<'static>,
-    session: &mut Session,
-) -> Result<Exit, Failed> {
+async fn explain(args: &ExplainArgs, key_values: &KeyValues, session: &mut Session) -> Result<Exit, Failed> {
     let question = question(args, key_values);
     let answer: Result<Reply<Decision>, Error> =
         session.client.call(Method::POST, "/decisions").body(&question).read_only().send().await;
@@ -76,7 +72,7 @@ async fn explain(
     };
     let mut words = Words { out: &mut session.out, namespace };
     words.verdict(args, key_values, refused.as_ref());
-    if !args.lock && !key_values.0.is_empty() {
+    if !args.lock && !key_values.is_empty() {
         // The rules are for the words alone. A token that may use limits need not be allowed to read rules.
         let matching =
             client.rules().matching(key_values.clone()).await.map(|found| found.into_inner().rules);
@@ -101,10 +97,10 @@ async fn explain(
 }
 
 /// The decision that is asked for, and not executed.
-fn question(args: &ExplainArgs, key_values: &KeyValues<'_>) -> Value {
+fn question(args: &ExplainArgs, key_values: &KeyValues) -> Value {
     let mut body =
         json!({"operation_id": format!("explain-{}", std::process::id()), "dry_run": true, "explain": true});
-    if !key_values.0.is_empty() {
+    if !key_values.is_empty() {
         match args.lock {
             true => body["locks"] = json!([{"key_values": key_values}]),
             false => body["checks"] = json!([{"key_values": key_values, "hits": args.hits}]),
@@ -128,9 +124,9 @@ impl Words<'_> {
         self.out.line(line);
     }
 
-    fn verdict(&mut self, args: &ExplainArgs, key_values: &KeyValues<'_>, refused: Option<&RefusedDecision>) {
+    fn verdict(&mut self, args: &ExplainArgs, key_values: &KeyValues, refused: Option<&RefusedDecision>) {
         let mut what = Vec::new();
-        if !key_values.0.is_empty() {
+        if !key_values.is_empty() {
             let shown = key_values::shown(key_values);
             what.push(match args.lock {
                 true => format!("the lock {shown}"),
@@ -249,7 +245,7 @@ impl Words<'_> {
             ));
         }
         // Only whoever may read locks learns how to release this one.
-        let count = lock.key_values.0.len();
+        let count = lock.key_values.len();
         let query = json!({"where": lock.key_values, "min_keys": count, "max_keys": count});
         if let Ok(Some(grant)) = client.locks().query(&query).next().await {
             let namespace = &self.namespace;
@@ -279,14 +275,14 @@ impl Words<'_> {
     }
 
     /// Why no rule applies: perhaps a key is misspelt.
-    async fn unmatched(&mut self, client: &Limina, key_values: &KeyValues<'_>) -> Result<(), Failed> {
+    async fn unmatched(&mut self, client: &Limina, key_values: &KeyValues) -> Result<(), Failed> {
         self.line("No rule applies to these key-values, so nothing limits them.".to_owned());
         let Ok(Some(page)) = client.rules().list().page_size(5).next_page().await else { return Ok(()) };
         for rule in &page.items {
             let missing: Vec<String> = rule
                 .group_by
                 .iter()
-                .filter(|key| !key_values.0.iter().any(|(given, _)| given == *key))
+                .filter(|key| key_values.get(key).is_none())
                 .map(|key| words::printable(key))
                 .collect();
             let why = if missing.is_empty() {

@@ -161,7 +161,7 @@ fn show_groups(out: &mut Output, groups: &Groups) {
         Table::new(&["GROUP", "OVERRIDE", ">LIMIT", ">USED", ">LEFT", ">RESET IN", ">WAITING", "USE"]);
     for group in &groups.items {
         table.row([
-            if group.group.0.is_empty() { "(all)".to_owned() } else { key_values::shown(&group.group) },
+            if group.group.is_empty() { "(all)".to_owned() } else { key_values::shown(&group.group) },
             words::or_dash(group.override_name.as_ref()),
             words::limit(group.limit),
             words::number(group.used),

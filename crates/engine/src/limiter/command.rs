@@ -8,7 +8,11 @@ use super::{
     reply::{CounterId, GroupId, Usage},
     terms::{MAX_AMOUNT, MAX_COUNT, NewOverride, NewRule, NewRuleSet, OverridePatch, RulePatch, SetAuthor},
 };
-use crate::{Invalid, Millis, Name, Page, Reason, key_values::KeyValues, selection::Query};
+use crate::{
+    Invalid, Millis, Name, Page, Reason,
+    key_values::KeyValues,
+    selection::{Query, RuleQuery},
+};
 use alloc::boxed::Box;
 use core::ops::Deref;
 use limina_api::invalid::{check_duration, check_number};
@@ -165,31 +169,6 @@ impl Command {
             | Command::AbandonLease(_)
             | Command::GetLease(_) => Ok(()),
         }
-    }
-}
-
-/// A query for rules. It can only test which keys a rule groups by, because a rule has no values.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct RuleQuery(Query);
-
-impl RuleQuery {
-    /// Takes a query whose only tests are [`Test::Exists`](crate::selection::Test::Exists).
-    pub fn new(query: Query) -> Result<RuleQuery, Invalid> {
-        query.check_only_keys()?;
-        Ok(RuleQuery(query))
-    }
-
-    fn validate(&self) -> Result<(), Invalid> {
-        self.0.validate()?;
-        self.0.check_only_keys()
-    }
-}
-
-impl Deref for RuleQuery {
-    type Target = Query;
-
-    fn deref(&self) -> &Query {
-        &self.0
     }
 }
 

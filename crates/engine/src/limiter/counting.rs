@@ -6,7 +6,7 @@ use super::{
     rule::{Rule, RuleNumber},
     state::Limiter,
 };
-use crate::{key_values::KeyValues, slab::SlabIndex, small_bytes::ByteBuffer, turn::Turn};
+use crate::{ByteBuffer, key_values::KeyValues, slab::SlabIndex, turn::Turn};
 
 /// An estimate of the bytes of a stored counter without its key-values.
 const COUNTER_BYTES: usize = 32;

@@ -10,7 +10,7 @@ use crate::{
     ids::NamespaceId,
     key_values::KeyValues,
     record::{self, Malformed},
-    resident,
+    resident::{self, Heap},
     slab::{Slab, SlabIndex},
     turn::BatchChanges,
 };

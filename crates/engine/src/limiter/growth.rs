@@ -8,7 +8,7 @@ use super::{
     touched_groups::TouchedGroup,
     window::GroupState,
 };
-use crate::{Quota, QuotaExceeded, Time, key_values::KeyValues, small_bytes::ByteBuffer, turn::Turn};
+use crate::{ByteBuffer, Quota, QuotaExceeded, Time, key_values::KeyValues, turn::Turn};
 
 /// What a command would add.
 #[derive(Debug, Default)]

@@ -7,12 +7,11 @@ use super::{
     state::Limiter,
 };
 use crate::{
-    Name, Page,
+    ByteBuffer, Name, Page,
     answer_size::{self, AnswerBudget, TooLarge},
     key_values::KeyValues,
     lists::{looked_at, pick},
     selection::Query,
-    small_bytes::ByteBuffer,
 };
 use alloc::vec::Vec;
 

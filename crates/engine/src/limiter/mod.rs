@@ -56,9 +56,10 @@ mod wake;
 mod window;
 mod window_timers;
 
+pub use crate::selection::RuleQuery;
 pub(crate) use backfill::continue_backfill;
 pub use check_request::{Check, CheckBatch, CheckSet, EntryMode, RequestLimit, SetEntry, Take};
-pub use command::{Change, Command, CounterChange, NewLease, RuleChange, RuleQuery, RuleSetPlan};
+pub use command::{Change, Command, CounterChange, NewLease, RuleChange, RuleSetPlan};
 pub(crate) use garbage::Garbage;
 pub use group_list::MostUsed;
 pub use parts::{HeldBy, LimitOfCheck};

@@ -2,11 +2,10 @@
 
 use super::{terms::NewOverride, window::BucketClock};
 use crate::{
-    Name, Position, Time,
+    ByteBuffer, Name, Position, Time,
     key_values::KeyValues,
     resident::Heap,
     resident::{self, Shrink},
-    small_bytes::ByteBuffer,
 };
 use alloc::{
     boxed::Box,

@@ -14,10 +14,10 @@ use super::{
     window::RefundPlace,
 };
 use crate::{
-    Millis, Name, Position, Quota, QuotaExceeded, Time, WaitId,
+    ByteBuffer, Millis, Name, Position, Quota, QuotaExceeded, Time, WaitId,
     answer_size::{AnswerBudget, TooLarge},
     key_values::KeyValues,
-    small_bytes::ByteBuffer,
+    resident::Heap,
     turn::Turn,
 };
 use alloc::{format, vec, vec::Vec};

@@ -7,11 +7,10 @@ use super::{
     window::{BucketClock, Meter},
 };
 use crate::{
-    Name, Position,
+    ByteBuffer, Name, Position,
     key_values::{KeyValues, OwnedValue, Value},
     resident::{self, Heap},
     selection::Test,
-    small_bytes::ByteBuffer,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use serde::{Deserialize, Serialize};

@@ -10,11 +10,10 @@ use super::{
     window::Meter,
 };
 use crate::{
-    Name, Position,
+    ByteBuffer, Name, Position,
     key_values::KeyValues,
     leftovers::Leftovers,
     resident::{self, Shrink},
-    small_bytes::ByteBuffer,
 };
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use core::hint::black_box;

@@ -14,7 +14,7 @@ use crate::{
     WaitId,
     key_values::KeyValues,
     leftovers::Leftovers,
-    resident::{self, Shrink},
+    resident::{self, Heap, Shrink},
 };
 use alloc::{
     collections::{BTreeMap, BTreeSet},

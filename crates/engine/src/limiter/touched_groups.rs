@@ -11,11 +11,10 @@ use super::{
     window::{Meter, MeterKind},
 };
 use crate::{
-    Millis, Name, Time,
+    ByteBuffer, Millis, Name, Time,
     answer_size::{self, AnswerBudget, TooLarge},
     key_values::KeyValues,
     slab::SlabIndex,
-    small_bytes::ByteBuffer,
 };
 use alloc::vec::Vec;
 use core::{hint::black_box, ops::Range};

@@ -18,7 +18,7 @@ use limina_access::{
     Resource,
 };
 #[cfg(feature = "openapi")]
-use limina_api::{Heartbeat, Page, Problem, locks as wire, selection::Query as Search};
+use limina_api::{Heartbeat, Page, Problem, locks as wire};
 use limina_engine::{
     self as engine, Idempotency, Outcome, Position,
     locks::{Command, GrantInfo, Reply},
@@ -54,7 +54,7 @@ async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, co
 #[utoipa::path(
     post, path = "/v1/locks", tag = "locks",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::NewLock<'_>,
+    request_body = wire::NewLock,
     responses(
         (status = 200, description = "All requested locks are held.", body = wire::Granted<'_>),
         (status = 409, description = "`LockHeld`: a lock is not free, and the request has no `wait`. `LockWaitTimeout`: a lock was not free within `wait`.", body = Problem, content_type = "application/problem+json"),
@@ -186,7 +186,7 @@ pub(in crate::http) async fn list_locks(
 #[utoipa::path(
     post, path = "/v1/locks/query", tag = "locks",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
-    request_body = Search<'_>,
+    request_body = Query,
     responses(
         (status = 200, description = "One page of the matching locks, the longest held first.", body = Page<wire::Lock<'_>>),
     ),
@@ -196,7 +196,7 @@ pub(in crate::http) async fn query_locks(
     Paging(page): Paging<Position>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = from_wire::query(call.body.json()?)?;
+    let query = call.body.json()?;
     search(app, call.namespace, page, query).await
 }
 

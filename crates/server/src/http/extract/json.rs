@@ -35,8 +35,12 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Failur
 fn failure(fault: &JsonFault, path: String) -> Failure {
     let field = match fault {
         JsonFault::Syntax(_) => String::new(),
-        JsonFault::Missing(name) | JsonFault::Repeated(name) if path.is_empty() => name.clone(),
-        JsonFault::Missing(name) | JsonFault::Repeated(name) => format!("{path}.{name}"),
+        JsonFault::Missing(name) | JsonFault::Repeated(name) | JsonFault::Within { field: name, .. } => {
+            match path.is_empty() {
+                true => name.clone(),
+                false => format!("{path}.{name}"),
+            }
+        }
         JsonFault::Unknown { .. } | JsonFault::Value(_) => path,
     };
     let field = if field.is_empty() { "body".to_owned() } else { shortened(&field) };

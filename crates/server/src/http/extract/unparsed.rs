@@ -84,8 +84,8 @@ impl<K> Unparsed<K> {
 
 impl Unparsed<Batched> {
     /// The checks of a batch. A check that does not parse fails alone.
-    pub(crate) fn checks(&self) -> Result<Vec<Result<Check<'_>, Failure>>, Failure> {
-        if let Ok(Object(batch)) = serde_json::from_slice::<Object<CheckBatch<'_>>>(&self.bytes) {
+    pub(crate) fn checks(&self) -> Result<Vec<Result<Check, Failure>>, Failure> {
+        if let Ok(Object(batch)) = serde_json::from_slice::<Object<CheckBatch>>(&self.bytes) {
             return Ok(batch.checks.into_iter().map(Ok).collect());
         }
         let RawChecks { checks: AtMost(checks) } = parse(&self.bytes)?;

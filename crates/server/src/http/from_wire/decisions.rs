@@ -1,6 +1,6 @@
 //! The requests about decisions.
 
-use super::{super::problem::Failure, Span, key_values::key_values, locks::several, name, optional_name};
+use super::{super::problem::Failure, Span, locks::several, name, optional_name};
 use limina_api::decisions as wire;
 use limina_engine::{
     Invalid, Name,
@@ -24,8 +24,7 @@ pub(crate) fn decide(waiter: Name, new: wire::NewDecision<'_>) -> Result<Decide,
         })
         .collect::<Result<_, _>>()?;
     let event = new.event.map(|part| event(&part).map_err(|invalid| invalid.within("event"))).transpose()?;
-    let parts =
-        Parts { checks, holds, create_missing: new.create_missing, locks: several(new.locks)?, event };
+    let parts = Parts { checks, holds, create_missing: new.create_missing, locks: several(new.locks), event };
     let mut decide = Decide::new(operation_id, parts)?;
     let ttl = Span::new("ttl", new.ttl, new.ttl_ms)?;
     if let Some(millis) = ttl.millis {
@@ -48,10 +47,10 @@ pub(crate) fn decide_now(waiter: Name, new: wire::NewDecision<'_>) -> Result<Dec
     }
 }
 
-fn check(check: wire::DecisionCheck<'_>) -> Result<PartCheck, Invalid> {
+fn check(check: wire::DecisionCheck) -> Result<PartCheck, Invalid> {
     Ok(PartCheck {
         name: optional_name("name", check.name.as_deref())?,
-        key_values: key_values(check.key_values)?,
+        key_values: check.key_values,
         hits: check.hits,
         require_match: check.require_match,
         estimate: check.estimate,

@@ -1,23 +1,19 @@
 //! The limiter's requests.
 
-use super::{
-    super::problem::Failure, Span, check_same_name, key_values::key_values as checked_key_values, name,
-    optional_name, selection,
-};
-use limina_api::{Heartbeat, limiter as wire, selection as wire_selection};
+use super::{super::problem::Failure, Span, check_same_name, name, optional_name};
+use limina_api::{Heartbeat, limiter as wire};
 use limina_engine::{
-    Invalid, KeyValues, Name,
+    Invalid, Name,
     limiter::{
         Change, Check, Command, CounterChange, Durability, Limit, NewLease, NewOverride, NewRule, NewRuleSet,
         OverridePatch, RuleChange, RulePatch, SetOverrides, SetRule, Take, Window,
     },
-    selection::Selection,
 };
 
-pub(crate) fn check(check: wire::Check<'_>) -> Result<Check, Failure> {
+pub(crate) fn check(check: wire::Check) -> Result<Check, Failure> {
     // A number that is too large for the engine's type is too large for the engine.
     let hits = i64::try_from(check.hits).unwrap_or(i64::MAX);
-    let take = Take::new(checked_key_values(check.key_values)?, hits)?;
+    let take = Take::new(check.key_values, hits)?;
     if check.report && check.dry_run {
         return Err(Failure::invalid("report", "A check cannot be both a report and a dry run."));
     }
@@ -25,28 +21,23 @@ pub(crate) fn check(check: wire::Check<'_>) -> Result<Check, Failure> {
     Ok(checked.with_dry_run(check.dry_run).with_report(check.report))
 }
 
-pub(crate) fn match_query(query: wire::MatchQuery<'_>) -> Result<KeyValues, Failure> {
-    Ok(checked_key_values(query.key_values)?)
-}
-
-pub(crate) fn move_counter(change: wire::CounterChange<'_>) -> Result<Command, Failure> {
+pub(crate) fn move_counter(change: wire::CounterChange) -> Result<Command, Failure> {
     Ok(Command::MoveCounter(counter_change(change)?))
 }
 
-pub(crate) fn set_counter(change: wire::CounterChange<'_>) -> Result<Command, Failure> {
+pub(crate) fn set_counter(change: wire::CounterChange) -> Result<Command, Failure> {
     Ok(Command::SetCounter(counter_change(change)?))
 }
 
-fn counter_change(change: wire::CounterChange<'_>) -> Result<CounterChange, Invalid> {
-    CounterChange::new(checked_key_values(change.key_values)?, change.counters)
+fn counter_change(change: wire::CounterChange) -> Result<CounterChange, Invalid> {
+    CounterChange::new(change.key_values, change.counters)
 }
 
 /// The id and the session are drawn by the caller.
-pub(crate) fn new_lease(id: Name, session: Name, lease: wire::NewLease<'_>) -> Result<NewLease, Failure> {
+pub(crate) fn new_lease(id: Name, session: Name, lease: wire::NewLease) -> Result<NewLease, Failure> {
     let owner = optional_name("owner", lease.owner.as_deref())?;
-    let key_values = checked_key_values(lease.key_values)?;
     let ttl = Span::new("ttl", lease.ttl, lease.ttl_ms)?;
-    let new = NewLease::new(id, session, key_values, lease.hits, ttl.required()?)
+    let new = NewLease::new(id, session, lease.key_values, lease.hits, ttl.required()?)
         .map_err(|invalid| ttl.as_sent(invalid))?;
     let wait = Span::new("wait", lease.wait, lease.wait_ms)?;
     let new = match wait.millis {
@@ -61,13 +52,13 @@ pub(crate) fn extend_lease(id: Name, request: &Heartbeat<'_>) -> Result<Command,
 }
 
 /// A rule to be created; the body contains its name.
-pub(crate) fn create_rule(rule: wire::NewRule<'_>) -> Result<RuleChange, Failure> {
+pub(crate) fn create_rule(rule: wire::NewRule) -> Result<RuleChange, Failure> {
     let name = required_name(rule.name.as_deref())?;
     Ok(RuleChange::new(Change::CreateRule(new_rule(name, rule)?))?)
 }
 
 /// What a rule set is to be. The path contains its name, and the body may contain it too.
-pub(crate) fn rule_set(set: &Name, new: wire::NewRuleSet<'_>) -> Result<NewRuleSet, Failure> {
+pub(crate) fn rule_set(set: &Name, new: wire::NewRuleSet) -> Result<NewRuleSet, Failure> {
     check_same_name(set, new.name.as_deref())?;
     let rules = new.rules.into_iter().enumerate();
     let rules = rules
@@ -79,7 +70,7 @@ pub(crate) fn rule_set(set: &Name, new: wire::NewRuleSet<'_>) -> Result<NewRuleS
     Ok(NewRuleSet { rules: rules.collect::<Result<_, _>>()?, overrides })
 }
 
-fn set_rule(rule: wire::NewSetRule<'_>) -> Result<SetRule, Failure> {
+fn set_rule(rule: wire::NewSetRule) -> Result<SetRule, Failure> {
     let wire::NewSetRule {
         name: text,
         group_by,
@@ -115,7 +106,7 @@ fn set_rule(rule: wire::NewSetRule<'_>) -> Result<SetRule, Failure> {
 }
 
 /// A rule of a file. It contains its own name.
-pub(crate) fn file_rule(rule: wire::NewRule<'_>) -> Result<NewRule, Failure> {
+pub(crate) fn file_rule(rule: wire::NewRule) -> Result<NewRule, Failure> {
     let name = required_name(rule.name.as_deref())?;
     let rule = new_rule(name, rule)?;
     rule.validate()?;
@@ -123,16 +114,16 @@ pub(crate) fn file_rule(rule: wire::NewRule<'_>) -> Result<NewRule, Failure> {
 }
 
 /// A rule to be created or replaced; the path contains its name, and the body may contain it too.
-pub(crate) fn put_rule(name: Name, rule: wire::NewRule<'_>) -> Result<RuleChange, Failure> {
+pub(crate) fn put_rule(name: Name, rule: wire::NewRule) -> Result<RuleChange, Failure> {
     check_same_name(&name, rule.name.as_deref())?;
     Ok(RuleChange::new(Change::PutRule(new_rule(name, rule)?))?)
 }
 
-fn new_rule(name: Name, rule: wire::NewRule<'_>) -> Result<NewRule, Failure> {
+fn new_rule(name: Name, rule: wire::NewRule) -> Result<NewRule, Failure> {
     Ok(NewRule {
         name,
         group_by: rule.group_by.into_iter().map(Into::into).collect(),
-        selection: optional_selection(rule.selection)?,
+        selection: rule.selection.unwrap_or_default(),
         limit: limit(rule.limit)?,
         window: rule.window.map(window).transpose()?,
         shadow: rule.shadow,
@@ -141,11 +132,11 @@ fn new_rule(name: Name, rule: wire::NewRule<'_>) -> Result<NewRule, Failure> {
     })
 }
 
-pub(crate) fn patch_rule(name: Name, patch: wire::RulePatch<'_>) -> Result<RuleChange, Failure> {
+pub(crate) fn patch_rule(name: Name, patch: wire::RulePatch) -> Result<RuleChange, Failure> {
     let patch = RulePatch {
         limit: patch.limit.map(limit).transpose()?,
         window: patch.window.map(|given| given.map(window).transpose()).transpose()?,
-        selection: patch.selection.map(optional_selection).transpose()?,
+        selection: patch.selection.map(Option::unwrap_or_default),
         shadow: patch.shadow.map(Option::unwrap_or_default),
         durability: patch.durability.map(|given| given.map(durability)),
         description: patch.description.map(|given| given.map(Into::into)),
@@ -154,13 +145,13 @@ pub(crate) fn patch_rule(name: Name, patch: wire::RulePatch<'_>) -> Result<RuleC
 }
 
 /// An override to be created; the body contains its name.
-pub(crate) fn create_override(rule: Name, new: wire::NewOverride<'_>) -> Result<RuleChange, Failure> {
+pub(crate) fn create_override(rule: Name, new: wire::NewOverride) -> Result<RuleChange, Failure> {
     let name = required_name(new.name.as_deref())?;
     Ok(RuleChange::new(Change::CreateOverride { rule, new: new_override(name, new)? })?)
 }
 
 /// An override of a file. It contains its own name.
-pub(crate) fn file_override(new: wire::NewOverride<'_>) -> Result<NewOverride, Failure> {
+pub(crate) fn file_override(new: wire::NewOverride) -> Result<NewOverride, Failure> {
     let name = required_name(new.name.as_deref())?;
     let new = new_override(name, new)?;
     new.validate()?;
@@ -168,31 +159,22 @@ pub(crate) fn file_override(new: wire::NewOverride<'_>) -> Result<NewOverride, F
 }
 
 /// An override to be created or replaced; the path contains its name, and the body may contain it too.
-pub(crate) fn put_override(
-    rule: Name,
-    name: Name,
-    new: wire::NewOverride<'_>,
-) -> Result<RuleChange, Failure> {
+pub(crate) fn put_override(rule: Name, name: Name, new: wire::NewOverride) -> Result<RuleChange, Failure> {
     check_same_name(&name, new.name.as_deref())?;
     Ok(RuleChange::new(Change::PutOverride { rule, new: new_override(name, new)? })?)
 }
 
-fn new_override(name: Name, new: wire::NewOverride<'_>) -> Result<NewOverride, Failure> {
-    Ok(NewOverride {
-        name,
-        key_values: checked_key_values(new.key_values)?,
-        limit: limit(new.limit)?,
-        burst: new.burst,
-    })
+fn new_override(name: Name, new: wire::NewOverride) -> Result<NewOverride, Failure> {
+    Ok(NewOverride { name, key_values: new.key_values, limit: limit(new.limit)?, burst: new.burst })
 }
 
 pub(crate) fn patch_override(
     rule: Name,
     name: Name,
-    patch: wire::OverridePatch<'_>,
+    patch: wire::OverridePatch,
 ) -> Result<RuleChange, Failure> {
     let patch = OverridePatch {
-        key_values: patch.key_values.map(checked_key_values).transpose()?,
+        key_values: patch.key_values,
         limit: patch.limit.map(limit).transpose()?,
         burst: patch.burst,
     };
@@ -204,10 +186,6 @@ fn required_name(text: Option<&str>) -> Result<Name, Failure> {
         Some(text) => Ok(name("name", text)?),
         None => Err(Failure::invalid("name", "is required")),
     }
-}
-
-fn optional_selection(given: Option<wire_selection::Selection<'_>>) -> Result<Selection, Invalid> {
-    given.map_or_else(|| Ok(Selection::default()), selection::selection)
 }
 
 /// The API writes "no limit" as −1.

@@ -1,16 +1,16 @@
 //! The requests about locks.
 
-use super::{super::problem::Failure, Span, key_values::key_values, name, optional_name};
-use limina_api::{Heartbeat, key_values as wire_key_values, locks as wire};
+use super::{super::problem::Failure, Span, name, optional_name};
+use limina_api::{Heartbeat, KeyValues, locks as wire};
 use limina_engine::{
-    Invalid, Name,
+    Name,
     locks::{Acquire, Command, Lock, Mode},
 };
 
 /// The id and the session are drawn by the caller.
-pub(crate) fn acquire(id: Name, session: Name, new: wire::NewLock<'_>) -> Result<Command, Failure> {
+pub(crate) fn acquire(id: Name, session: Name, new: wire::NewLock) -> Result<Command, Failure> {
     let (locks, is_one) = match (new.key_values, new.locks) {
-        (Some(key_values), None) => (vec![lock(key_values, new.mode)?], true),
+        (Some(key_values), None) => (vec![lock(key_values, new.mode)], true),
         (None, Some(locks)) => {
             if new.mode.is_some() {
                 return Err(Failure::invalid(
@@ -18,7 +18,7 @@ pub(crate) fn acquire(id: Name, session: Name, new: wire::NewLock<'_>) -> Result
                     "must be absent, because each of the `locks` has its own",
                 ));
             }
-            (several(locks)?, false)
+            (several(locks), false)
         }
         (Some(_), Some(_)) => {
             return Err(Failure::invalid("locks", "must be absent if `key_values` is given"));
@@ -46,17 +46,14 @@ pub(crate) fn heartbeat(id: Name, request: &Heartbeat<'_>) -> Result<Command, Fa
     Ok(Command::Heartbeat { id, session: name("session_id", &request.session_id)? })
 }
 
-pub(super) fn several(wanted: Vec<wire::WantedLock<'_>>) -> Result<Vec<Lock>, Invalid> {
-    let locks = wanted.into_iter().enumerate().map(|(index, wanted)| {
-        lock(wanted.key_values, wanted.mode).map_err(|invalid| invalid.within_item("locks", index))
-    });
-    locks.collect()
+pub(super) fn several(wanted: Vec<wire::WantedLock>) -> Vec<Lock> {
+    wanted.into_iter().map(|wanted| lock(wanted.key_values, wanted.mode)).collect()
 }
 
-fn lock(pairs: wire_key_values::KeyValues<'_>, mode: Option<wire::Mode>) -> Result<Lock, Invalid> {
+fn lock(key_values: KeyValues, mode: Option<wire::Mode>) -> Lock {
     let mode = match mode {
         None | Some(wire::Mode::Exclusive) => Mode::Exclusive,
         Some(wire::Mode::Shared) => Mode::Shared,
     };
-    Ok(Lock { key_values: key_values(pairs)?, mode })
+    Lock { key_values, mode }
 }

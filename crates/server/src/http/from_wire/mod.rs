@@ -4,12 +4,8 @@
 
 pub(crate) mod decisions;
 pub(crate) mod events;
-mod key_values;
 pub(crate) mod limiter;
 pub(crate) mod locks;
-mod selection;
-
-pub(crate) use selection::{query, rule_query};
 
 use super::{extract::shortened, problem::Failure};
 use limina_api::{Duration, MAX_BATCH, Problem};

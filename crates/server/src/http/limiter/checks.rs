@@ -4,7 +4,7 @@ use super::{
     super::{
         App,
         extract::{Batched, Call, Changing, Paging, Searching, Unparsed},
-        from_wire::{CheckedBatch, batch as checked_batch, limiter as from_wire, query},
+        from_wire::{CheckedBatch, batch as checked_batch, limiter as from_wire},
         json::{MANY_LIMITS, encode_aside, json, json_of_size},
         status,
         to_wire::limiter as to_wire,
@@ -13,17 +13,18 @@ use super::{
 };
 use axum::{extract::State, http::StatusCode};
 #[cfg(feature = "openapi")]
-use limina_api::{Page, Problem, limiter as wire, selection::Query as Search};
+use limina_api::{Page, Problem, limiter as wire};
 use limina_engine::{
     self as engine, Outcome,
     limiter::{CheckBatch, Checked, Command, CounterId, CounterInfo, Refusal, Reply},
+    selection::Query,
 };
 
 /// Check: take `hits` from every limit that applies, or from none.
 #[utoipa::path(
     post, path = "/v1/limiter/check", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::Check<'_>,
+    request_body = wire::Check,
     responses(
         (status = 200, description = "The check is allowed, or it is a `report`. If no rule applies, it is allowed too.", body = wire::CheckReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
         (status = 422, description = "`NoRuleApplies`: no rule applies, and the check has `require_match`.", body = Problem, content_type = "application/problem+json"),
@@ -40,7 +41,7 @@ pub(in crate::http) async fn check(State(app): State<App>, call: Call<Unparsed<C
 #[utoipa::path(
     post, path = "/v1/limiter/check/batch", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::CheckBatch<'_>,
+    request_body = wire::CheckBatch,
     responses(
         (status = 200, description = "One result per check, in the order of the request.", body = wire::CheckBatchReply<'_>),
     ),
@@ -81,7 +82,7 @@ fn limits_of(result: &Result<Checked, Refusal>) -> usize {
 #[utoipa::path(
     post, path = "/v1/limiter/counters", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::CounterChange<'_>,
+    request_body = wire::CounterChange,
     responses(
         (status = 200, description = "The counter after the change.", body = wire::CounterReply<'_>),
         (status = 409, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
@@ -102,7 +103,7 @@ pub(in crate::http) async fn move_counter(State(app): State<App>, call: Call<Unp
 #[utoipa::path(
     put, path = "/v1/limiter/counters", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::CounterChange<'_>,
+    request_body = wire::CounterChange,
     responses(
         (status = 200, description = "The counter after the change.", body = wire::CounterReply<'_>),
         (status = 409, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
@@ -118,9 +119,9 @@ pub(in crate::http) async fn put_counter(state: State<App>, call: Call<Unparsed<
 #[utoipa::path(
     put, path = "/v1/limiter/counters/set", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::CounterChange<'_>,
+    request_body = wire::CounterChange,
     responses(
-        (status = 200, description = "The counter after the change.", body = wire::Counter<'_>),
+        (status = 200, description = "The counter after the change.", body = wire::Counter),
     ),
 )]
 pub(in crate::http) async fn set_counter(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
@@ -132,9 +133,9 @@ pub(in crate::http) async fn set_counter(State(app): State<App>, call: Call<Unpa
 #[utoipa::path(
     post, path = "/v1/limiter/counters/query", tag = "limiter",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
-    request_body = Search<'_>,
+    request_body = Query,
     responses(
-        (status = 200, description = "One page of the matching counters, in a stable order.", body = Page<wire::Counter<'_>>),
+        (status = 200, description = "One page of the matching counters, in a stable order.", body = Page<wire::Counter>),
     ),
 )]
 pub(in crate::http) async fn query_counters(
@@ -142,7 +143,7 @@ pub(in crate::http) async fn query_counters(
     Paging(page): Paging<CounterId>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = query(call.body.json()?)?;
+    let query: Query = call.body.json()?;
     let command = |page| Command::ListCounters { query: query.clone(), page };
     list::<CounterInfo>(app, call.namespace, page, command).await
 }

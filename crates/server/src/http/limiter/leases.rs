@@ -29,7 +29,7 @@ use limina_node::{Unavailable, draw_id};
 #[utoipa::path(
     post, path = "/v1/limiter/leases", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::NewLease<'_>,
+    request_body = wire::NewLease,
     responses(
         (status = 201, description = "The lease is granted.", body = wire::LeaseReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
         (status = 422, description = "`NoRuleApplies`: no rule applies, and the request has `require_match`.", body = Problem, content_type = "application/problem+json"),

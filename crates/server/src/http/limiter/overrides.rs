@@ -6,13 +6,13 @@ use super::{
         extract::{
             Call, Changing, Namespace, NoQuery, OverrideName, Paging, Reading, RuleName, Searching, Unparsed,
         },
-        from_wire::{limiter as from_wire, query},
+        from_wire::limiter as from_wire,
     },
     submit::{Answer, change, list, submit},
 };
 use axum::extract::State;
 #[cfg(feature = "openapi")]
-use limina_api::{Page, Problem, limiter as wire, selection::Query as Search};
+use limina_api::{Page, Problem, limiter as wire};
 use limina_engine::{
     Name,
     limiter::{Command, OverrideInfo, RuleChange},
@@ -23,7 +23,7 @@ use limina_engine::{
 #[utoipa::path(
     post, path = "/v1/limiter/rules/{name}/overrides", tag = "limiter",
     params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::NewOverride<'_>,
+    request_body = wire::NewOverride,
     responses(
         (status = 201, description = "The override was created.", body = wire::Override<'_>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
@@ -80,7 +80,7 @@ pub(in crate::http) async fn get_override(
 #[utoipa::path(
     put, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
     params(("name" = String, Path), ("override" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::NewOverride<'_>,
+    request_body = wire::NewOverride,
     responses(
         (status = 200, description = "The override was replaced.", body = wire::Override<'_>),
         (status = 201, description = "The override was created.", body = wire::Override<'_>),
@@ -101,7 +101,7 @@ pub(in crate::http) async fn put_override(
 #[utoipa::path(
     patch, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
     params(("name" = String, Path), ("override" = String, Path)),
-    request_body = wire::OverridePatch<'_>,
+    request_body = wire::OverridePatch,
     responses(
         (status = 200, description = "The override after the change.", body = wire::Override<'_>),
         (status = 404, description = "`RuleNotFound` or `OverrideNotFound`", body = Problem, content_type = "application/problem+json"),
@@ -141,7 +141,7 @@ pub(in crate::http) async fn delete_override(
 #[utoipa::path(
     post, path = "/v1/limiter/rules/{name}/overrides/query", tag = "limiter",
     params(("name" = String, Path), ("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
-    request_body = Search<'_>,
+    request_body = Query,
     responses(
         (status = 200, description = "One page of the matching items, ordered by name.", body = Page<wire::Override<'_>>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
@@ -153,7 +153,7 @@ pub(in crate::http) async fn query_overrides(
     Paging(page): Paging<Name>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = query(call.body.json()?)?;
+    let query: Query = call.body.json()?;
     let command = |page| Command::ListOverrides { rule: rule.clone(), query: query.clone(), page };
     list::<OverrideInfo>(app, call.namespace, page, command).await
 }

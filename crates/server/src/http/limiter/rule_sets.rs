@@ -62,7 +62,7 @@ pub(in crate::http) async fn get_rule_set(
         ("dry_run" = Option<bool>, Query),
         ("Idempotency-Key" = Option<String>, Header),
     ),
-    request_body = wire::NewRuleSet<'_>,
+    request_body = wire::NewRuleSet,
     responses(
         (status = 200, description = "What has changed, or with `dry_run=true` what would change.", body = wire::RuleSetChanges<'_>),
         (status = 201, description = "The set was created.", body = wire::RuleSetChanges<'_>),

@@ -4,13 +4,14 @@ use super::{
     super::{
         App,
         extract::{Call, Changing, Namespace, NoQuery, Paging, Reading, RuleName, Searching, Unparsed},
-        from_wire::{limiter as from_wire, rule_query},
+        from_wire::limiter as from_wire,
     },
     submit::{Answer, change, list, submit},
 };
 use axum::extract::State;
+use limina_api::limiter::MatchQuery;
 #[cfg(feature = "openapi")]
-use limina_api::{Page, Problem, limiter as wire, selection::Query as Search};
+use limina_api::{Page, Problem, limiter as wire, selection::Query};
 use limina_engine::{
     Name,
     limiter::{Command, RuleChange, RuleInfo, RuleQuery},
@@ -20,7 +21,7 @@ use limina_engine::{
 #[utoipa::path(
     post, path = "/v1/limiter/rules", tag = "limiter",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::NewRule<'_>,
+    request_body = wire::NewRule,
     responses(
         (status = 201, description = "The rule was created.", body = wire::Rule<'_>),
         (status = 409, description = "`RuleAlreadyExists`", body = Problem, content_type = "application/problem+json"),
@@ -69,7 +70,7 @@ pub(in crate::http) async fn get_rule(
 #[utoipa::path(
     put, path = "/v1/limiter/rules/{name}", tag = "limiter",
     params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::NewRule<'_>,
+    request_body = wire::NewRule,
     responses(
         (status = 200, description = "The rule was replaced.", body = wire::Rule<'_>),
         (status = 201, description = "The rule was created.", body = wire::Rule<'_>),
@@ -88,7 +89,7 @@ pub(in crate::http) async fn put_rule(
 #[utoipa::path(
     patch, path = "/v1/limiter/rules/{name}", tag = "limiter",
     params(("name" = String, Path)),
-    request_body = wire::RulePatch<'_>,
+    request_body = wire::RulePatch,
     responses(
         (status = 200, description = "The rule after the change.", body = wire::Rule<'_>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
@@ -125,21 +126,22 @@ pub(in crate::http) async fn delete_rule(
 /// Find the rules and overrides that would apply to a check. Nothing is taken.
 #[utoipa::path(
     post, path = "/v1/limiter/rules/match", tag = "limiter",
-    request_body = wire::MatchQuery<'_>,
+    request_body = wire::MatchQuery,
     responses(
         (status = 200, description = "The rules that apply, each with its group and those of its overrides that apply.", body = wire::MatchReply<'_>),
     ),
 )]
 pub(in crate::http) async fn match_rules(State(app): State<App>, call: Call<Unparsed<Reading>>) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    submit(app, namespace, idempotency, Command::Match(from_wire::match_query(body.json()?)?)).await
+    let MatchQuery { key_values } = body.json()?;
+    submit(app, namespace, idempotency, Command::Match(key_values)).await
 }
 
 /// Find rules by their `group_by` keys.
 #[utoipa::path(
     post, path = "/v1/limiter/rules/query", tag = "limiter",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
-    request_body = Search<'_>,
+    request_body = Query,
     responses(
         (status = 200, description = "One page of the matching items, ordered by name.", body = Page<wire::Rule<'_>>),
     ),
@@ -149,7 +151,7 @@ pub(in crate::http) async fn query_rules(
     Paging(page): Paging<Name>,
     call: Call<Unparsed<Searching>>,
 ) -> Answer {
-    let query = rule_query(call.body.json()?)?;
+    let query = RuleQuery::new(call.body.json()?)?;
     let command = |page| Command::ListRules { query: query.clone(), page };
     list::<RuleInfo>(app, call.namespace, page, command).await
 }

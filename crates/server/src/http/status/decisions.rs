@@ -5,7 +5,7 @@ use super::{
         json::json,
         problem::{Code, Failure},
         rate_limit,
-        to_wire::{decisions as to_wire, key_values::key_values},
+        to_wire::decisions as to_wire,
     },
     common::{answer_too_large, quota_exceeded, unreadable},
     ledger::{self, about_limits, listed, no_such_limits},
@@ -88,7 +88,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
                 .with("stream", stream.as_str())
         }
         Refusal::NoRuleApplies { key_values: found } => {
-            let given = serde_json::to_value(key_values(found)).unwrap_or_default();
+            let given = serde_json::to_value(found).unwrap_or_default();
             let detail = "No rule applies to these key-values, and the check has `require_match`.";
             Failure::new(Code::NoRuleApplies, detail).with("key_values", given)
         }

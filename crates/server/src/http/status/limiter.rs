@@ -5,7 +5,7 @@ use super::{
         json::json as respond,
         problem::{Code, Failure},
         rate_limit,
-        to_wire::{key_values::key_values as to_wire_key_values, limiter as to_wire},
+        to_wire::limiter as to_wire,
     },
     common::{part_of_operation, quota_exceeded},
 };
@@ -187,7 +187,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> Failure {
             part_of_operation(operation_id).with("lease_id", lease_id.as_str())
         }
         Refusal::NoRuleApplies { key_values } => {
-            let given = serde_json::to_value(to_wire_key_values(key_values)).unwrap_or_default();
+            let given = serde_json::to_value(key_values).unwrap_or_default();
             let detail = "No rule applies to these key-values, and the request has `require_match`.";
             Failure::new(Code::NoRuleApplies, detail).with("key_values", given)
         }

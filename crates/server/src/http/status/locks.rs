@@ -4,7 +4,7 @@ use super::{
     super::{
         json::json,
         problem::{Code, Failure},
-        to_wire::{key_values::key_values, locks as to_wire},
+        to_wire::locks as to_wire,
     },
     common::{part_of_operation, quota_exceeded},
 };
@@ -55,7 +55,7 @@ fn held_or_awaited(blocked: &Blocked) -> &'static str {
 
 /// Adds the first lock that could not be granted, its holder, and the number of requests that wait for it.
 fn blocked_by(code: Code, detail: &str, blocked: &Blocked) -> Failure {
-    let lock = serde_json::to_value(key_values(&blocked.key_values)).unwrap_or(Value::Null);
+    let lock = serde_json::to_value(&blocked.key_values).unwrap_or(Value::Null);
     let failure = Failure::new(code, detail).with("key_values", lock).with("waiting", blocked.waiting);
     match &blocked.holder {
         None => failure,

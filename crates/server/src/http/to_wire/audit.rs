@@ -1,6 +1,6 @@
 //! The records of the audit.
 
-use super::{events::stream, key_values::key_values, limiter, locks::lock, text};
+use super::{events::stream, limiter, locks::lock, text};
 use limina_api::audit as wire;
 use limina_engine::{
     Name,
@@ -36,7 +36,7 @@ fn target_text(target: &Target, namespace: &str) -> String {
         | Target::Stream(name)
         | Target::Lock(name) => text(name),
         Target::Override { rule, name } => format!("{rule}/{name}"),
-        Target::Counter(of) => json_of(&key_values(of)).to_string(),
+        Target::Counter(of) => json_of(of).to_string(),
         Target::Namespace => namespace.to_owned(),
     }
 }

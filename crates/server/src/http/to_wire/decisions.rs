@@ -3,7 +3,6 @@
 use super::{
     super::{problem::Code, status},
     borrowed, in_request_order,
-    key_values::key_values,
     limiter::limit_status,
     locks::{held, mode},
     span,
@@ -182,7 +181,7 @@ fn refused_lock(lock: &locks::RefusedLock) -> RefusedLock<'_> {
     let millis = |span: Option<Millis>| span.map(|span| span.0);
     RefusedLock {
         code: Cow::Borrowed(Code::LockHeld.word()),
-        key_values: key_values(&lock.key_values),
+        key_values: lock.key_values.clone(),
         mode: mode(lock.mode),
         owner: lock.owner.as_ref().map(borrowed),
         held_ms: millis(lock.held),

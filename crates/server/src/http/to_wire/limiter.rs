@@ -6,9 +6,7 @@ use super::{
         rate_limit::{self, policy_name},
         status,
     },
-    borrowed, in_request_order,
-    key_values::{key_values, selection},
-    span,
+    borrowed, in_request_order, span,
 };
 use limina_api::{
     Page, Problem,
@@ -80,7 +78,7 @@ pub(super) fn limit_status(status: &limiter::LimitStatus) -> LimitStatus<'_> {
     LimitStatus {
         rule: status.rule.as_ref().map(borrowed),
         override_name: status.override_name.as_ref().map(borrowed),
-        group: key_values(&status.group),
+        group: status.group.clone(),
         limit: limit(status.limit),
         used: status.used,
         remaining: status.remaining(),
@@ -96,7 +94,7 @@ pub(crate) fn rule(info: &limiter::RuleInfo) -> Rule<'_> {
     Rule {
         name: borrowed(&rule.name),
         group_by: rule.group_by.iter().map(|key| Cow::Borrowed(&**key)).collect(),
-        selection: selection(&rule.selection),
+        selection: rule.selection.clone(),
         limit: limit(rule.limit),
         window: rule.window.map(window),
         shadow: rule.shadow,
@@ -208,7 +206,7 @@ pub(crate) fn override_(info: &limiter::OverrideInfo) -> Override<'_> {
     Override {
         rule: borrowed(rule),
         name: borrowed(&item.name),
-        key_values: key_values(&item.key_values),
+        key_values: item.key_values.clone(),
         limit: limit(item.limit),
         burst: item.burst,
         created_position: created_at.0,
@@ -223,7 +221,7 @@ pub(crate) fn overrides(listed: &Listed<limiter::OverrideInfo, Name>) -> Page<Ov
 pub(crate) fn matches(matches: &[limiter::RuleMatch]) -> MatchReply<'_> {
     let rules = matches.iter().map(|found| RuleMatch {
         rule: rule(&found.rule),
-        group: key_values(&found.group),
+        group: found.group.clone(),
         matching_overrides: found.overrides.iter().map(override_).collect(),
     });
     MatchReply { rules: rules.collect() }
@@ -231,7 +229,7 @@ pub(crate) fn matches(matches: &[limiter::RuleMatch]) -> MatchReply<'_> {
 
 pub(crate) fn moved<'a>(counter: &'a limiter::CounterInfo, decision: &'a Checked) -> CounterReply<'a> {
     CounterReply {
-        key_values: key_values(&counter.key_values),
+        key_values: counter.key_values.clone(),
         counters: counter.total,
         leased: counter.leased,
         allowed: decision.allowed,
@@ -240,11 +238,11 @@ pub(crate) fn moved<'a>(counter: &'a limiter::CounterInfo, decision: &'a Checked
     }
 }
 
-pub(crate) fn counter(info: &limiter::CounterInfo) -> Counter<'_> {
-    Counter { key_values: key_values(&info.key_values), counters: info.total, leased: info.leased }
+pub(crate) fn counter(info: &limiter::CounterInfo) -> Counter {
+    Counter { key_values: info.key_values.clone(), counters: info.total, leased: info.leased }
 }
 
-pub(crate) fn counters(listed: &Listed<limiter::CounterInfo, CounterId>) -> Page<Counter<'_>> {
+pub(crate) fn counters(listed: &Listed<limiter::CounterInfo, CounterId>) -> Page<Counter> {
     let items = listed.items.iter().map(counter).collect();
     Page { items, next: listed.next.map(|id| id.0.to_string()) }
 }
@@ -255,7 +253,7 @@ pub(crate) fn groups(groups: &[limiter::GroupInfo], complete: bool) -> Groups<'_
 
 fn group(info: &limiter::GroupInfo) -> Group<'_> {
     Group {
-        group: key_values(&info.group),
+        group: info.group.clone(),
         override_name: info.override_name.as_ref().map(borrowed),
         limit: limit(info.limit),
         used: info.used,
@@ -284,7 +282,7 @@ pub(crate) fn lease(info: &limiter::LeaseInfo) -> Lease<'_> {
         lease_id: borrowed(&info.id),
         operation_id: info.operation_id.as_ref().map(borrowed),
         fencing_token: info.fencing_token.0,
-        key_values: key_values(&info.key_values),
+        key_values: info.key_values.clone(),
         hits: info.hits,
         owner: info.owner.as_ref().map(borrowed),
         held_ms: span(info.taken_at, info.now),

@@ -1,6 +1,6 @@
 //! The replies of the locks family.
 
-use super::{borrowed, key_values::key_values, span};
+use super::{borrowed, span};
 use limina_api::{
     Page,
     locks::{Granted, HeldLock, Lock, Mode},
@@ -39,8 +39,8 @@ pub(crate) fn page(listed: &Listed<GrantInfo, Position>) -> Page<Lock<'_>> {
     Page { items: listed.items.iter().map(lock).collect(), next }
 }
 
-pub(super) fn held(lock: &locks::Lock) -> HeldLock<'_> {
-    HeldLock { key_values: key_values(&lock.key_values), mode: mode(lock.mode) }
+pub(super) fn held(lock: &locks::Lock) -> HeldLock {
+    HeldLock { key_values: lock.key_values.clone(), mode: mode(lock.mode) }
 }
 
 pub(super) fn mode(mode: locks::Mode) -> Mode {

@@ -3,7 +3,6 @@
 pub(crate) mod audit;
 pub(crate) mod decisions;
 pub(crate) mod events;
-pub(crate) mod key_values;
 pub(crate) mod ledger;
 pub(crate) mod limiter;
 pub(crate) mod locks;
@@ -26,7 +25,7 @@ pub(crate) fn refused(refused: &RefusedRequest) -> wire::RefusedRequest<'_> {
         rule: refused.rule.as_ref().map(borrowed),
         limit_name: refused.limit_name.as_ref().map(borrowed),
         stream: refused.stream.as_ref().map(borrowed),
-        key_values: refused.key_values.as_ref().map(key_values::key_values),
+        key_values: refused.key_values.clone(),
         operation_id: refused.operation_id.as_ref().map(borrowed),
     }
 }

@@ -1,6 +1,5 @@
 //! Immutable byte strings that are usually short.
 
-use crate::resident;
 use alloc::{sync::Arc, vec::Vec};
 use core::{
     cmp::Ordering,
@@ -28,14 +27,15 @@ impl SmallBytes {
         SmallBytes::Inline { length: bytes.len() as u8, bytes: inline }
     }
 
-    /// The memory that the bytes take besides this value.
-    pub(crate) fn heap(&self) -> u64 {
+    /// The number of bytes, if they are kept in an allocation with two reference counts.
+    pub(crate) fn shared_bytes(&self) -> Option<usize> {
         match self {
-            SmallBytes::Inline { .. } => 0,
-            SmallBytes::Shared(bytes) => resident::shared(bytes.len()),
+            SmallBytes::Inline { .. } => None,
+            SmallBytes::Shared(bytes) => Some(bytes.len()),
         }
     }
 
+    #[inline]
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             SmallBytes::Inline { length, bytes } => &bytes[..usize::from(*length)],
@@ -49,7 +49,7 @@ const SHORT: usize = 64;
 
 /// Collects bytes, without an allocation if they are few.
 #[derive(Debug)]
-pub(crate) struct ByteBuffer {
+pub struct ByteBuffer {
     short: [u8; SHORT],
     length: usize,
     /// All bytes, if they are more than [`SHORT`]; else empty.
@@ -57,16 +57,19 @@ pub(crate) struct ByteBuffer {
 }
 
 impl ByteBuffer {
-    pub(crate) fn new() -> ByteBuffer {
+    /// An empty buffer.
+    pub fn new() -> ByteBuffer {
         ByteBuffer { short: [0; SHORT], length: 0, long: Vec::new() }
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Removes all bytes.
+    pub fn clear(&mut self) {
         self.length = 0;
         self.long.clear();
     }
 
-    pub(crate) fn extend_from_slice(&mut self, bytes: &[u8]) {
+    /// Adds bytes at the end.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         let end = self.length + bytes.len();
         if end <= SHORT {
             self.short[self.length..end].copy_from_slice(bytes);
@@ -79,8 +82,20 @@ impl ByteBuffer {
         self.length = end;
     }
 
-    pub(crate) fn as_slice(&self) -> &[u8] {
+    /// All bytes.
+    #[inline]
+    pub fn as_slice(&self) -> &[u8] {
         if self.length <= SHORT { &self.short[..self.length] } else { &self.long }
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        if self.length <= SHORT { &mut self.short[..self.length] } else { &mut self.long }
+    }
+}
+
+impl Default for ByteBuffer {
+    fn default() -> ByteBuffer {
+        ByteBuffer::new()
     }
 }
 
