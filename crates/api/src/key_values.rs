@@ -234,7 +234,9 @@ impl SortedPairs {
         let end = self.bytes.as_slice().len();
         push_pair(&mut self.bytes, key, value);
         let added = self.bytes.as_slice().len() - end;
-        self.bytes.as_mut_slice()[place..].rotate_right(added);
+        if place < end {
+            self.bytes.as_mut_slice()[place..].rotate_right(added);
+        }
         self.keys += 1;
     }
 
@@ -244,29 +246,24 @@ impl SortedPairs {
 }
 
 fn push_pair(bytes: &mut ByteBuffer, key: &str, value: ValueRef<'_>) {
-    push_text(bytes, key);
+    bytes.extend_from_slice(&length(key));
+    bytes.extend_from_slice(key.as_bytes());
+    let number = |tag: u8, [a, b, c, d, e, f, g, h]: [u8; 8]| [tag, a, b, c, d, e, f, g, h];
     match value {
         Value::String(text) => {
-            bytes.extend_from_slice(&[STRING]);
-            push_text(bytes, text);
+            let [low, high] = length(text);
+            bytes.extend_from_slice(&[STRING, low, high]);
+            bytes.extend_from_slice(text.as_bytes());
         }
-        Value::Integer(number) => {
-            bytes.extend_from_slice(&[INTEGER]);
-            bytes.extend_from_slice(&number.to_le_bytes());
-        }
-        Value::Float(number) => {
-            bytes.extend_from_slice(&[FLOAT]);
-            // −0.0 is 0.0.
-            bytes.extend_from_slice(&(number + 0.0).to_bits().to_le_bytes());
-        }
+        Value::Integer(integer) => bytes.extend_from_slice(&number(INTEGER, integer.to_le_bytes())),
+        // −0.0 is 0.0.
+        Value::Float(float) => bytes.extend_from_slice(&number(FLOAT, (float + 0.0).to_bits().to_le_bytes())),
         Value::Boolean(flag) => bytes.extend_from_slice(&[BOOLEAN, flag.into()]),
     }
 }
 
-fn push_text(bytes: &mut ByteBuffer, text: &str) {
-    let length = u16::try_from(text.len()).expect("texts are short");
-    bytes.extend_from_slice(&length.to_le_bytes());
-    bytes.extend_from_slice(text.as_bytes());
+fn length(text: &str) -> [u8; 2] {
+    u16::try_from(text.len()).expect("texts are short").to_le_bytes()
 }
 
 fn split_pair(bytes: &[u8]) -> Option<(Pair<'_>, &[u8])> {

@@ -1,5 +1,5 @@
-//! The words of the contract, declared once: names, times and positions, what is wrong with a request, and the requests and replies
-//! of all families, with their JSON. The engine, the server and the Rust client speak in them.
+//! The words of the contract, declared once: names, times and positions, key-values and conditions on them, what is wrong with a
+//! request, and the requests and replies of all families, with their JSON. The engine, the server and the Rust client speak in them.
 //!
 //! Nothing here decides anything, or knows the engine. Requests with unknown or repeated fields are refused, so that a typo never
 //! passes silently. What a GET returned can be sent back in a PUT: requests know the read-only fields of the replies, whose

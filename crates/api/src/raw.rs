@@ -7,7 +7,7 @@ use alloc::{
 use core::fmt;
 use serde::{
     Deserialize, Deserializer,
-    de::{self, MapAccess, Visitor},
+    de::{self, IgnoredAny, MapAccess, Visitor},
 };
 
 /// A string that is copied only if it was written with escapes.
@@ -58,9 +58,9 @@ impl<'de> Deserialize<'de> for Raw<'de> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw<'de>, A::Error> {
-                match map.next_entry()? {
-                    Some((Text(key), Text(json))) if key == RAW => Ok(Raw(json)),
-                    _ => Err(de::Error::custom("has no text")),
+                match map.next_entry::<IgnoredAny, Text<'de>>()? {
+                    Some((_, Text(json))) => Ok(Raw(json)),
+                    None => Err(de::Error::custom("has no text")),
                 }
             }
 

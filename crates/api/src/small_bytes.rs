@@ -69,6 +69,7 @@ impl ByteBuffer {
     }
 
     /// Adds bytes at the end.
+    #[inline]
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         let end = self.length + bytes.len();
         if end <= SHORT {

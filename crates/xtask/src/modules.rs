@@ -9,9 +9,9 @@ const ENGINE: &str = "crates/engine/src";
 /// The layers, from the lowest to the highest. A module may use the modules of lower layers, but none of its own layer.
 const LAYERS: &[&[&str]] = &[
     &["answer_size", "ids", "leftovers", "resident"],
-    &["quotas", "small_bytes"],
-    &["key_values", "lists", "options", "slab"],
-    &["effect", "record", "selection"],
+    &["quotas"],
+    &["lists", "options", "slab"],
+    &["effect", "record"],
     &["recent", "timers"],
     &["reads", "sweep"],
     &["turn"],
