@@ -6,7 +6,6 @@ use crate::http::{
     from_wire::{events, limiter, locks},
     problem::Failure,
 };
-use limina_api::limiter::MatchQuery;
 use limina_engine::{
     Command, Name, Page, events as engine_events,
     ledger::{self as engine_ledger, Finish},
@@ -51,7 +50,7 @@ fn read(kind: usize, body: &[u8]) -> Result<Command, Failure> {
         8 => change(limiter::patch_rule(name(), parse(body)?)?),
         9 => change(limiter::create_override(name(), parse(body)?)?),
         10 => change(limiter::patch_override(name(), name(), parse(body)?)?),
-        11 => limiter(engine_limiter::Command::Match(parse::<MatchQuery>(body)?.key_values)),
+        11 => limiter(engine_limiter::Command::Match(limiter::match_query(parse(body)?))),
         12 => limiter(engine_limiter::Command::Check(limiter::check(parse(body)?)?)),
         13 => limiter(limiter::move_counter(parse(body)?)?),
         14 => limiter(engine_limiter::Command::TakeLease(limiter::new_lease(name(), name(), parse(body)?)?)),

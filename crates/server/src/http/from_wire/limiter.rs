@@ -3,7 +3,7 @@
 use super::{super::problem::Failure, Span, check_same_name, name, optional_name};
 use limina_api::{Heartbeat, limiter as wire};
 use limina_engine::{
-    Invalid, Name,
+    Invalid, KeyValues, Name,
     limiter::{
         Change, Check, Command, CounterChange, Durability, Limit, NewLease, NewOverride, NewRule, NewRuleSet,
         OverridePatch, RuleChange, RulePatch, SetOverrides, SetRule, Take, Window,
@@ -19,6 +19,10 @@ pub(crate) fn check(check: wire::Check) -> Result<Check, Failure> {
     }
     let checked = Check::new(vec![take])?.with_require_match(check.require_match);
     Ok(checked.with_dry_run(check.dry_run).with_report(check.report))
+}
+
+pub(crate) fn match_query(query: wire::MatchQuery) -> KeyValues {
+    query.key_values
 }
 
 pub(crate) fn move_counter(change: wire::CounterChange) -> Result<Command, Failure> {

@@ -9,7 +9,6 @@ use super::{
     submit::{Answer, change, list, submit},
 };
 use axum::extract::State;
-use limina_api::limiter::MatchQuery;
 #[cfg(feature = "openapi")]
 use limina_api::{Page, Problem, limiter as wire, selection::Query};
 use limina_engine::{
@@ -133,8 +132,7 @@ pub(in crate::http) async fn delete_rule(
 )]
 pub(in crate::http) async fn match_rules(State(app): State<App>, call: Call<Unparsed<Reading>>) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    let MatchQuery { key_values } = body.json()?;
-    submit(app, namespace, idempotency, Command::Match(key_values)).await
+    submit(app, namespace, idempotency, Command::Match(from_wire::match_query(body.json()?))).await
 }
 
 /// Find rules by their `group_by` keys.
