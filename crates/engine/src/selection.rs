@@ -11,14 +11,21 @@ use alloc::{
 };
 use core::ops::Deref;
 use limina_api::invalid::{check_bytes, check_items, key_path};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Conditions, all of which must hold. A selection without conditions selects everything.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(try_from = "Conditions")]
 pub struct Selection {
     /// In the order of the keys, each key once.
     conditions: Conditions,
+}
+
+/// It is written as it is read: as its conditions alone.
+impl Serialize for Selection {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.conditions.serialize(serializer)
+    }
 }
 
 /// The work of walking over the pairs of an object once, in comparisons.
