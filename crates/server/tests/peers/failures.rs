@@ -193,20 +193,3 @@ async fn a_node_that_goes_away_answers_what_it_has_and_is_asked_nothing_more() {
     let (first, later, _) = soon(async { tokio::join!(ask(), later, node) }).await;
     assert_eq!([first, later], [(); 2].map(|()| Ok(Outcome::NamespaceDeleted)));
 }
-
-#[tokio::test]
-async fn unused_connections_are_closed() {
-    let raw = Raw::bind().await;
-    let peers = raw.client().with_unused_after(Duration::from_millis(20));
-    let request = read();
-    for _ in 0..2 {
-        let node = async {
-            let mut connection = raw.accept().await;
-            let call = connection.request().await;
-            connection.answer(call, &DELETED).await;
-            connection.ended().await;
-        };
-        let asked = async { tokio::join!(peers.ask(&raw.address, ShardId(0), &request), node) };
-        assert_eq!(soon(asked).await.0, Ok(Outcome::NamespaceDeleted));
-    }
-}
