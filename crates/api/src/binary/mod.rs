@@ -2,42 +2,17 @@
 //!
 //! Fields and variants are written with their names, so that programs of different versions understand each other:
 //!
-//! - A struct of an older program is read without the fields that it does not know, even if JSON with such a field is refused.
-//! - A struct of a newer program is read with defaults for the fields that are not there, as serde's attributes say.
+//! - An older program passes over the fields that it does not know, even where it refuses JSON with such a field.
+//! - A newer program reads a struct in which a field is missing, if serde's attributes of the field permit that.
 //! - A field may become optional.
 //! - A variant may be inserted anywhere. A program that does not know it cannot read the value.
 //!
 //! A name is written once in a message. After that, one byte stands for it, so a long batch takes hardly more bytes than without
-//! names. Values describe themselves, so serde's untagged and flattened types can be read. The unknown fields of an untagged or
-//! flattened type are passed over only if it permits them.
+//! names. Values describe themselves, so serde's untagged and flattened types can be read, with two limits: their unknown fields are
+//! passed over only if they permit them, and nothing in them may look different in JSON, as [`Duration`](crate::Duration) does, because
+//! serde reads them from a copy that claims to be JSON.
 //!
-//! # The bytes
-//!
-//! A value begins with one byte:
-//!
-//! | byte | value |
-//! |---|---|
-//! | `00`–`7f` | a number from 0 to 127 |
-//! | `80`–`bf` | a text of 0 to 63 bytes, which follow |
-//! | `c0`–`cf` | a struct with 0 to 15 fields: for each its name and its value |
-//! | `d0`–`df` | a list with 0 to 15 values |
-//! | `e0` | nothing: `None`, or a unit |
-//! | `e1` | `Some` of what begins with `e0` or `e1`, and this value; any other value is written without it |
-//! | `e2`, `e3` | false, true |
-//! | `e4`, `e5` | a floating-point number of four or eight bytes |
-//! | `e6` | a variant: its name and its value |
-//! | `e7` | a variant without a value: its name |
-//! | `e8`–`ef` | a number of one to eight bytes |
-//! | `f0`–`f7` | a negative number of one to eight bytes: −1 − the number |
-//! | `f8` | a longer text: the number of its bytes, and the bytes |
-//! | `f9` | bytes: their number, and the bytes |
-//! | `fa` | a longer list: the number of its values, and the values |
-//! | `fb` | a struct with more fields: their number, and for each its name and its value |
-//! | `fc` | a map: the number of its entries, and for each its key and its value |
-//!
-//! Numbers are little endian, and counts are numbers as above. A name begins with one byte too. `00`–`bf` is the name with this
-//! number, counted from the beginning of the message. `c0`–`fe` is a name of 0 to 62 bytes, which follow, and `ff` a longer one: the
-//! number of its bytes, and the bytes. Each of these gets the next number, up to 191; after that they get none.
+//! `docs/storage-format.md` describes the bytes, under *Answers*.
 
 mod read;
 #[cfg(test)]
