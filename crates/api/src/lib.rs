@@ -6,6 +6,8 @@
 //! values are ignored, and durations under the names of the replies. Replies ignore unknown fields, so that an older client can
 //! read the replies of a newer server. [`JsonFault`] says in plain English why JSON was refused.
 //!
+//! Nodes send requests and replies to each other in a binary form: see [`binary`].
+//!
 //! With the feature `openapi` the types also describe themselves for the API reference.
 
 // The code that utoipa derives needs std.
@@ -17,6 +19,7 @@ extern crate alloc;
 extern crate limina_openapi_off as utoipa;
 
 pub mod audit;
+pub mod binary;
 pub mod cluster;
 mod context;
 pub mod decisions;

@@ -156,7 +156,7 @@ pub enum State {
     /// A lease.
     Lease(LeaseInfo),
     /// A limit of the ledger.
-    Limit(ledger::Limit),
+    Limit(#[serde(with = "crate::record::answer")] ledger::Limit),
     /// A stream.
     Stream(StreamInfo),
     /// A grant of locks.

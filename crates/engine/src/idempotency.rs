@@ -7,12 +7,12 @@ use crate::{
     Idempotency, Millis, Outcome, Time,
     ids::NamespaceId,
     reads::{ReadError, Reader},
-    record::{KeptReplies, key},
+    record::{self, KeptReplies, key},
     timers::{Timer, TimerKey, TimerSource},
     turn::{Turn, View},
 };
 use alloc::vec::Vec;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 const KEPT: Millis = Millis::DAY;
 const PERIOD: Millis = Millis(Millis::DAY.0 / 2);
@@ -21,20 +21,30 @@ const PERIODS: u32 = 3;
 /// The parts of a kept reply that one round fetches.
 const PARTS_AT_ONCE: u32 = 8;
 
-/// A kept reply as it is stored.
+/// A kept reply as it is stored. `O` is the outcome, or a reference to it.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+#[serde(bound(serialize = "O: Serialize", deserialize = "O: DeserializeOwned"))]
+struct Kept<O> {
     given_at: Time,
     fingerprint: [u8; 16],
-    reply: KeptReply,
+    reply: KeptReply<O>,
 }
 
 #[derive(Serialize, Deserialize)]
-enum KeptReply {
+#[serde(bound(serialize = "O: Serialize", deserialize = "O: DeserializeOwned"))]
+enum KeptReply<O> {
     /// The reply to a request that was decided in one turn.
-    Whole(Outcome),
+    Whole(#[serde(with = "record::answer")] O),
     /// The reply to a batch that took several turns: each has stored its results in a record of its own.
     Parts { count: u32, is_complete: bool },
+}
+
+/// The results of one turn of a batch, as they are stored.
+#[derive(Serialize, Deserialize)]
+#[serde(bound(serialize = "O: Serialize", deserialize = "O: DeserializeOwned"))]
+struct KeptPart<O> {
+    #[serde(with = "record::answer")]
+    results: O,
 }
 
 /// A kept reply that consists of parts. The first turn of the batch determines the time from which on it is kept.
@@ -99,7 +109,7 @@ pub(crate) fn find(
 ) -> Result<Found, ReadError> {
     let last = period_of(view.now);
     // Read all periods before looking at the first result, so that one round fetches all of them.
-    let found: Vec<Result<Option<Kept>, ReadError>> = (0..PERIODS)
+    let found: Vec<Result<Option<Kept<Outcome>>, ReadError>> = (0..PERIODS)
         .map(|back| {
             reader.get(key::reply(
                 view.namespace,
@@ -144,7 +154,7 @@ pub(crate) fn read_part(
     if !kept.has_unread_parts() {
         return Ok(None);
     }
-    match reader.get(key(kept.read)) {
+    match reader.get::<KeptPart<Outcome>>(key(kept.read)) {
         Err(ReadError::NotFetched) => {
             // One round fetches several parts.
             let more = kept.read + 1..kept.count.min(kept.read + PARTS_AT_ONCE);
@@ -152,14 +162,14 @@ pub(crate) fn read_part(
             Err(ReadError::NotFetched)
         }
         // The record that counts the parts was stored after them, so a part that is not there is damage.
-        part => part?.map(Some).ok_or(ReadError::Unreadable),
+        part => part?.map(|part| Some(part.results)).ok_or(ReadError::Unreadable),
     }
 }
 
 /// Keeps the outcome under the key. `replaced` is a period that has a reply under this key already.
 pub(crate) fn keep(turn: &mut Turn<'_>, idempotency: &Idempotency, outcome: &Outcome, replaced: Option<u32>) {
     let period = period_of(turn.now);
-    let reply = KeptReply::Whole(outcome.clone());
+    let reply = KeptReply::Whole(outcome);
     let kept = Kept { given_at: turn.now, fingerprint: idempotency.fingerprint, reply };
     turn.put(key::reply(turn.namespace, period, idempotency.owner.as_ref(), &idempotency.key), &kept);
     count_reply(turn, period, replaced);
@@ -180,12 +190,12 @@ pub(crate) fn keep_part(
     let period = period_of(kept.given_at);
     turn.put(
         key::reply_part(turn.namespace, period, idempotency.owner.as_ref(), &idempotency.key, kept.count),
-        results,
+        &KeptPart { results },
     );
     kept.count += 1;
     kept.read = kept.count;
     kept.is_complete = is_complete;
-    let reply = KeptReply::Parts { count: kept.count, is_complete };
+    let reply = KeptReply::<&Outcome>::Parts { count: kept.count, is_complete };
     let record = Kept { given_at: kept.given_at, fingerprint: idempotency.fingerprint, reply };
     turn.put(key::reply(turn.namespace, period, idempotency.owner.as_ref(), &idempotency.key), &record);
     if is_first {
@@ -223,4 +233,45 @@ pub(crate) fn drop_oldest(turn: &mut Turn<'_>) {
         turn.timers.set(key, timer);
     }
     turn.sweep(key::replies(turn.namespace, first));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Name, Position, ledger};
+    use limina_api::ledger::FinalizationReply;
+
+    /// What is stored changes only with the version of the format, and never because a type of the API does: replies that were
+    /// kept before an update are read after it.
+    #[test]
+    fn the_bytes_of_a_kept_reply() {
+        let operation_id = Name::new("op").unwrap();
+        let finished = FinalizationReply { operation_id, position: Position(300), values: Vec::new() };
+        let outcome = Outcome::Ledger(Ok(ledger::Reply::Finalization(finished)));
+        let reply = KeptReply::Whole(&outcome);
+        let mut bytes = Vec::new();
+        record::encode_into(&Kept { given_at: Time(5), fingerprint: [7; 16], reply }, &mut bytes);
+        let answer: &[&[u8]] = &[
+            &[0xe6, 0xc6],
+            b"Ledger",
+            &[0xe6, 0xc2],
+            b"Ok",
+            &[0xe6, 0xcc],
+            b"Finalization",
+            &[0xc3, 0xcc],
+            b"operation_id",
+            &[0x82],
+            b"op",
+            &[0xc8],
+            b"position",
+            &[0xe9, 44, 1, 0xc6],
+            b"values",
+            &[0xd0],
+        ];
+        let answer = answer.concat();
+        let expect = [&[record::VERSION, 5], &[7; 16][..], &[0, answer.len() as u8], &answer].concat();
+        assert_eq!(bytes, expect);
+        let read: Kept<Outcome> = record::decode(&bytes).unwrap();
+        assert!(matches!(read.reply, KeptReply::Whole(read) if read == outcome));
+    }
 }

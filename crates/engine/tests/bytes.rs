@@ -1,6 +1,7 @@
 //! Requests and outcomes as bytes, as one node sends them to another: what is read is what was written, and no bytes make
 //! a value that could not have been made otherwise.
 
+use limina_api::binary::{decode, encode};
 use limina_engine::{
     Command, Idempotency, KeyValues, Millis, Name, Outcome, Page, Position, Request, Time, UncheckedRequest,
     audit::AuditCursor,
@@ -121,8 +122,9 @@ fn every_kind_is_read_as_it_was_written() {
         }
         for idempotency in idempotency.clone() {
             let request = Request { idempotency, ..Request::new(name("n"), command.clone()) };
-            let bytes = postcard::to_allocvec(&request).unwrap();
-            let read: UncheckedRequest = postcard::from_bytes(&bytes).unwrap();
+            let bytes = encode(&request).unwrap();
+            let read: UncheckedRequest =
+                decode(&bytes).unwrap_or_else(|error| panic!("{error}: {request:?}"));
             assert_eq!(Request::try_from(read), Ok(request));
         }
     }
@@ -437,8 +439,8 @@ fn query(selection: Selection) -> Query {
 
 #[track_caller]
 fn is_refused<T: serde::de::DeserializeOwned + Debug>(written: impl serde::Serialize) {
-    let bytes = postcard::to_allocvec(&written).unwrap();
-    if let Ok(read) = postcard::from_bytes::<T>(&bytes) {
+    let bytes = encode(&written).unwrap();
+    if let Ok(read) = decode::<T>(&bytes) {
         panic!("it was read as {read:?}");
     }
 }
@@ -457,7 +459,7 @@ fn key_values_are_checked() {
     let float = |number: f64| [&[2][..], &number.to_bits().to_le_bytes()].concat();
     let text = |length: usize| [&[0][..], &(length as u16).to_le_bytes(), &vec![b'x'; length]].concat();
     let fine = [key("a", yes), key("b", no), key("c", &float(1.5)), key("d", &text(1_024))].concat();
-    let read = postcard::from_bytes::<KeyValues>(&postcard::to_allocvec(&fine).unwrap());
+    let read = decode::<KeyValues>(&encode(&Raw(fine)).unwrap());
     assert_eq!(read.map(|read| read.len()), Ok(4));
     let many = |count: u8| (0..count).flat_map(|place| key(&char::from(place + 1).to_string(), yes));
     let refused = [
@@ -474,7 +476,16 @@ fn key_values_are_checked() {
         key("a", &text(1_025)),
         many(65).collect(),
     ];
-    refused.into_iter().for_each(is_refused::<KeyValues>);
+    refused.into_iter().map(Raw).for_each(is_refused::<KeyValues>);
+}
+
+/// Bytes as they are, in place of key-values.
+struct Raw(Vec<u8>);
+
+impl serde::Serialize for Raw {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
 }
 
 #[test]
@@ -487,7 +498,7 @@ fn selections_and_queries_are_checked() {
     // A part of a query: its selection, its bounds, and the number of parts within it, which follow.
     type Part = (Selection, Option<usize>, Option<usize>, usize, usize);
     let part = |any: usize| -> Part { (Selection::default(), None, None, any, 0) };
-    let read = |parts: Vec<Part>| postcard::from_bytes::<Query>(&postcard::to_allocvec(&parts).unwrap());
+    let read = |parts: Vec<Part>| decode::<Query>(&encode(&parts).unwrap());
     let deep = |depth: usize| [vec![part(1); depth - 1], vec![part(0)]].concat();
     assert!(read(deep(Query::MAX_DEPTH)).is_ok());
     is_refused::<Query>(deep(Query::MAX_DEPTH + 1));
@@ -510,7 +521,7 @@ fn there_is_no_batch_in_a_batch() {
         values: Vec::new(),
     });
     let fine = outcome(batch(vec![Ok(finished), Err(ledger::Refusal::Unreadable)]));
-    assert_eq!(postcard::from_bytes(&postcard::to_allocvec(&fine).unwrap()), Ok(fine));
+    assert_eq!(decode(&encode(&fine).unwrap()), Ok(fine));
     is_refused::<Outcome>(outcome(batch(vec![Ok(batch(Vec::new()))])));
 }
 
@@ -523,12 +534,12 @@ proptest! {
         byte in any::<u8>(),
     ) {
         let request = Request::new(name("n"), command);
-        let mut bytes = postcard::to_allocvec(&request).unwrap();
+        let mut bytes = encode(&request).unwrap();
         let place = place.index(bytes.len());
         bytes[place] = byte;
-        let read = |bytes: &[u8]| Request::try_from(postcard::from_bytes::<UncheckedRequest>(bytes).ok()?).ok();
+        let read = |bytes: &[u8]| Request::try_from(decode::<UncheckedRequest>(bytes).ok()?).ok();
         if let Some(request) = read(&bytes) {
-            let again = postcard::to_allocvec(&request).unwrap();
+            let again = encode(&request).unwrap();
             prop_assert_eq!(read(&again), Some(request));
         }
     }

@@ -7,7 +7,7 @@ use limina_server::fuzzing;
 
 fuzz_target!(|input: &[u8]| {
     let [kind, bytes @ ..] = input else { return };
-    match kind % 5 {
+    match kind % 6 {
         0 => {
             // A request that is accepted is the same after it was passed on.
             if let Some(request) = fuzzing::peer_request(bytes) {
@@ -18,6 +18,7 @@ fuzz_target!(|input: &[u8]| {
         1 => fuzzing::peer_answer(bytes),
         2 => fuzzing::peer_feed(bytes),
         3 => fuzzing::peer_refusals(bytes),
+        4 => fuzzing::peer_value(bytes),
         _ => {
             let Some((&cut, bytes)) = bytes.split_first() else { return };
             let whole = fuzzing::peer_frames([bytes].into_iter());

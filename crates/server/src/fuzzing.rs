@@ -13,7 +13,7 @@ use limina_engine::{
 };
 
 pub use crate::peers::fuzzing::{
-    encode_peer_request, peer_answer, peer_feed, peer_frames, peer_refusals, peer_request,
+    encode_peer_request, peer_answer, peer_feed, peer_frames, peer_refusals, peer_request, peer_value,
 };
 
 /// Reads a message of Liminator's Thrift interface. None: the request would be rejected, or names no limit.

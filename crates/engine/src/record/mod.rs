@@ -3,6 +3,7 @@
 //! A record is one byte of format version and then its fields in the postcard encoding (varints, zigzag for signed
 //! numbers, length-prefixed strings). The store adds a checksum.
 
+pub(crate) mod answer;
 pub mod key;
 
 use crate::{Name, Position, Time};

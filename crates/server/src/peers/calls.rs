@@ -20,7 +20,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll},
-    time::Duration,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -110,7 +109,7 @@ impl Drop for OpenCall {
 
 impl Connection {
     /// A connection, and the task that runs it. `memory` counts long answers.
-    pub(super) fn new<S>(stream: S, memory: Budget, unused_after: Duration) -> (Connection, Runner<S>)
+    pub(super) fn new<S>(stream: S, memory: Budget) -> (Connection, Runner<S>)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -118,15 +117,11 @@ impl Connection {
         let link = Link::new(stream, outbox.clone());
         let shared = Shared { outbox, last: AtomicU64::new(0), calls: Mutex::default(), memory };
         let connection = Connection(Arc::new(shared));
-        let runner = Runner {
-            connection: connection.clone(),
-            link,
-            arriving: HashMap::new(),
-            pings: every(PING_EVERY),
-            silent_pings: 0,
-            unused_checks: every(unused_after),
-            last_at_check: 0,
-        };
+        let mut pings = interval(PING_EVERY);
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        pings.reset();
+        let runner =
+            Runner { connection: connection.clone(), link, arriving: HashMap::new(), pings, silent_pings: 0 };
         (connection, runner)
     }
 
@@ -177,6 +172,12 @@ impl Connection {
         self.lock().is_closed
     }
 
+    /// Whether the connection accepts no more calls, and every call is answered.
+    fn is_done(&self) -> bool {
+        let calls = self.lock();
+        calls.is_closed && calls.open.is_empty()
+    }
+
     pub(super) fn is_same(&self, other: &Connection) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -220,13 +221,6 @@ impl Replies {
     }
 }
 
-fn every(period: Duration) -> Interval {
-    let mut interval = interval(period);
-    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    interval.reset();
-    interval
-}
-
 /// Runs a connection.
 pub(super) struct Runner<S> {
     connection: Connection,
@@ -236,9 +230,6 @@ pub(super) struct Runner<S> {
     pings: Interval,
     /// The pings since the other side has last sent something.
     silent_pings: u32,
-    unused_checks: Interval,
-    /// The number of the last call when it was last checked whether the connection is used.
-    last_at_check: u64,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Runner<S> {
@@ -252,7 +243,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Runner<S> {
         Ok(())
     }
 
-    /// Returns when the connection is broken, or when nobody uses it any more.
+    /// Returns when the connection is broken, or when the other node is stopping and has answered every call.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         for message in 0.. {
             if message == MESSAGES_AT_ONCE {
@@ -274,22 +265,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Runner<S> {
             }
             self.silent_pings += 1;
         }
-        let is_unused = self.poll_unused(context);
         let _unsent = self.link.poll_send(context)?;
-        if is_unused { Poll::Ready(Ok(())) } else { Poll::Pending }
-    }
-
-    /// Whether no call is open, and either none has begun for a while, or no more are accepted.
-    fn poll_unused(&mut self, context: &mut Context<'_>) -> bool {
-        let mut is_unused = false;
-        while self.unused_checks.poll_tick(context).is_ready() {
-            let last = self.connection.0.last.load(Ordering::Relaxed);
-            is_unused = std::mem::replace(&mut self.last_at_check, last) == last;
-        }
-        let mut calls = self.connection.lock();
-        is_unused = calls.open.is_empty() && (is_unused || calls.is_closed);
-        calls.is_closed |= is_unused;
-        is_unused
+        if self.connection.is_done() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
     fn handle(&mut self, incoming: Incoming) {

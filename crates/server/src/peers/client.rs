@@ -27,8 +27,6 @@ use tokio::{
     time::timeout,
 };
 
-/// The time after which an unused connection is closed.
-const UNUSED_AFTER: Duration = Duration::from_secs(60);
 /// The shortest time between two log lines about refusals of the same node.
 const WARN_EVERY: Duration = Duration::from_secs(5);
 
@@ -39,7 +37,6 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// certificate.
 pub struct PeerClient {
     identity: Arc<Identity>,
-    memory: Budget,
     asks: Connections,
     /// Streams and refusals have connections of their own, so that no answer waits behind messages of streams.
     feeds: Connections,
@@ -51,19 +48,13 @@ impl PeerClient {
     /// Makes a key and a certificate for this node. Opens no connection yet. `memory` counts long answers of other nodes.
     pub fn new(memory: Budget) -> Result<PeerClient, IdentityError> {
         let identity = Arc::new(Identity::generate()?);
-        let connections = || Connections::new(identity.clone(), memory.clone(), UNUSED_AFTER);
+        let connections = || Connections::new(identity.clone(), memory.clone());
         let (asks, feeds) = (connections(), connections());
-        Ok(PeerClient { identity, memory, asks, feeds, warned: Mutex::default() })
+        Ok(PeerClient { identity, asks, feeds, warned: Mutex::default() })
     }
 
     pub(crate) fn identity(&self) -> &Arc<Identity> {
         &self.identity
-    }
-
-    /// Changes the time after which an unused connection is closed. Default: one minute.
-    pub fn with_unused_after(self, unused_after: Duration) -> PeerClient {
-        let connections = || Connections::new(self.identity.clone(), self.memory.clone(), unused_after);
-        PeerClient { asks: connections(), feeds: connections(), ..self }
     }
 
     /// Makes a call that has one answer, and returns the decoded answer.

@@ -1,4 +1,4 @@
-//! Connections to other nodes: opened on demand, shared by all calls, closed when unused.
+//! Connections to other nodes: opened on demand, shared by all calls.
 
 use super::{Identity, calls::Connection, identity::Greeting};
 use futures_util::{
@@ -25,7 +25,6 @@ pub(super) struct Connections {
     identity: Arc<Identity>,
     memory: Budget,
     lines: Arc<Mutex<HashMap<Box<str>, Line>>>,
-    unused_after: Duration,
 }
 
 /// A connection that is open or being opened. All calls that need it wait for the same attempt.
@@ -44,9 +43,9 @@ enum NotConnected {
 }
 
 impl Connections {
-    /// A connection that is unused for `unused_after` is closed. `memory` counts long answers.
-    pub(super) fn new(identity: Arc<Identity>, memory: Budget, unused_after: Duration) -> Connections {
-        Connections { identity, memory, lines: Arc::default(), unused_after }
+    /// `memory` counts long answers.
+    pub(super) fn new(identity: Arc<Identity>, memory: Budget) -> Connections {
+        Connections { identity, memory, lines: Arc::default() }
     }
 
     /// Returns the connection to that address, opening it if needed; `None` if the node cannot be reached.
@@ -105,7 +104,7 @@ impl Connections {
             Greeting::Stranger => return Err(NotConnected::Stranger),
             Greeting::Version(version) => return Err(NotConnected::Version(version)),
         };
-        let (connection, runner) = Connection::new(stream, self.memory.clone(), self.unused_after);
+        let (connection, runner) = Connection::new(stream, self.memory.clone());
         let (connections, address, opened) = (self.clone(), address.to_owned(), connection.clone());
         tokio::spawn(async move {
             if let Err(error) = runner.run().await {

@@ -34,6 +34,13 @@ pub fn peer_refusals(bytes: &[u8]) {
     let _page: Option<Result<RefusalsPage, PeerError>> = decode(bytes);
 }
 
+/// Reads any value. What is read is the same after it was written.
+pub fn peer_value(bytes: &[u8]) {
+    if let Some(value) = decode::<serde_json::Value>(bytes) {
+        assert_eq!(decode(&encode(&value)), Some(value));
+    }
+}
+
 /// Reads frames that arrive in these pieces: the messages, each with its kind and its call. The last value is whether the bytes
 /// were frames to the end.
 pub fn peer_frames<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> (Vec<(u8, u64, Vec<u8>)>, bool) {

@@ -32,8 +32,9 @@ pub(crate) use server::serve_connection;
 
 use std::time::Duration;
 
-/// The version of the frames and of the encoding. Nodes of different versions do not speak to each other.
-const VERSION: u8 = 2;
+/// The version of the frames, and of the form of what is in them. Nodes of different versions do not speak to each other. A new
+/// field that is optional does not make another version.
+const VERSION: u8 = 3;
 /// The most open calls of one connection. Each request that waits for a lock is one of them.
 const MAX_CALLS: usize = 100_000;
 /// The interval at which the asking side sends a sign of life, which the answering side returns.

@@ -1,6 +1,7 @@
-//! The encoding of what is in the messages between nodes.
+//! The encoding of what is in the messages between nodes: the API's binary form, which a node of another version can read.
 
 use bytes::Bytes;
+use limina_api::binary;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Why a node has done nothing for a call.
@@ -19,21 +20,17 @@ pub(super) enum Refusal {
 
 /// Encodes the body of a message.
 pub(super) fn encode<T: Serialize>(value: &T) -> Bytes {
-    postcard::to_allocvec(value).expect("it is written to memory, and all lengths are known").into()
+    encode_after(&[], value)
 }
 
 /// Encodes the body of a message after these bytes.
 pub(super) fn encode_after<T: Serialize>(head: &[u8], value: &T) -> Bytes {
-    let encoded = postcard::to_extend(value, head.to_vec());
-    encoded.expect("it is written to memory, and all lengths are known").into()
+    binary::encode_after(head.to_vec(), value).expect("messages have only types that can be written").into()
 }
 
 /// Decodes the body of a message. None if the bytes are not exactly one value.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((value, [])) => Some(value),
-        _ => None,
-    }
+    binary::decode(bytes).ok()
 }
 
 #[cfg(test)]
@@ -45,7 +42,7 @@ mod tests {
         assert_eq!(decode(&encode(&7_u64)), Some(7_u64));
         assert_eq!(decode::<u64>(&[]), None);
         assert_eq!(decode::<u64>(&[7, 7]), None, "bytes to spare");
-        assert_eq!(decode::<u64>(&[0xff]), None, "bytes are missing");
+        assert_eq!(decode::<u64>(&[0xe8]), None, "bytes are missing");
         assert_eq!(encode_after(&[1, 2], &7_u64)[..], [1, 2, 7]);
     }
 }

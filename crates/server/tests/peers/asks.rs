@@ -121,8 +121,7 @@ async fn calls_that_are_cancelled_at_once_keep_no_other_from_its_answer() {
     let certificate = Certificate::new();
     introduce_to(&node.server.peers, &[&certificate]);
     let mut peer = RawConnection::peer(node.address(), &certificate).await.unwrap();
-    // The namespace `n`, no key, nobody who asks, and that it is to be deleted.
-    let body = [0, 0, 1, b'n', 0, 0, 0, 5];
+    let body = deletion();
     for call in 1..=MANY {
         peer.send(ASK, call, &body).await;
         peer.send(CANCEL, call, &[]).await;
@@ -132,7 +131,7 @@ async fn calls_that_are_cancelled_at_once_keep_no_other_from_its_answer() {
     // A call may be answered before its cancellation arrives.
     loop {
         let (kind, call, body) = soon(peer.message()).await.expect("an answer");
-        assert_eq!((kind, &body[..]), (ANSWER, &[0, 5][..]));
+        assert_eq!((kind, &body[..]), (ANSWER, &deleted()[..]));
         if call > MANY {
             break;
         }
@@ -147,7 +146,7 @@ async fn a_node_that_stops_executes_no_later_call() {
     let certificate = Certificate::new();
     introduce_to(&node.server.peers, &[&certificate]);
     let mut peer = RawConnection::peer(node.address(), &certificate).await.unwrap();
-    let body = [0, 0, 1, b'n', 0, 0, 0, 5];
+    let body = deletion();
     peer.send(ASK, 5, &body).await;
     assert_eq!(soon(node.taken.recv()).await, Some(Taken::Begun));
     node.server.stop.send(()).unwrap();

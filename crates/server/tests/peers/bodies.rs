@@ -4,7 +4,7 @@ use super::{
     raw::{ANSWER, ASK, FOLLOW, REFUSED, RawConnection},
     *,
 };
-use limina_engine::{KeyValues, key_values::Value};
+use limina_engine::{KeyValues, Millis, decisions, key_values::Value, limiter, locks};
 
 /// Sends calls as a node would.
 struct Caller {
@@ -29,8 +29,8 @@ impl Caller {
         match kind {
             ANSWER => Ok(body),
             REFUSED => {
-                let (variant, field, _reason): (u8, String, String) = postcard::from_bytes(&body).unwrap();
-                assert_eq!(variant, 1, "it is refused for another reason");
+                let refusal: Refusal = limina_api::binary::decode(&body).unwrap();
+                let Refusal::Invalid { field, .. } = refusal else { panic!("{refusal:?}") };
                 Err(field)
             }
             other => panic!("a message of kind {other}"),
@@ -56,10 +56,8 @@ async fn what_is_no_request_is_refused() {
             assert_eq!(refused, Err(field.to_owned()), "{kind} with {body:?}");
         }
     }
-    // A whole request: the shard, the namespace `n`, no key, nobody who asks, and that it is to be deleted.
-    let whole = vec![0, 0, 1, b'n', 0, 0, 0, 5];
-    assert_eq!(caller.call(ASK, &whole).await, Ok(vec![0, 5]));
-    let long = [whole, vec![0]].concat();
+    assert_eq!(caller.call(ASK, &deletion()).await, Ok(deleted()));
+    let long = [deletion(), vec![0]].concat();
     assert_eq!(caller.call(ASK, &long).await, Err("body".to_owned()));
     for kind in [ASK, FOLLOW] {
         assert_eq!(caller.call(kind, &vec![0; (24 << 20) + 1]).await, Err("body".to_owned()));
@@ -72,59 +70,85 @@ async fn what_is_no_request_is_refused() {
 #[tokio::test]
 async fn an_invalid_command_is_refused() {
     let node = Node::start().await;
-    let key_values = KeyValues::new(vec![("k", Value::<&str>::Integer(1))]).unwrap();
-    let none = None::<()>;
     let mut caller = Caller::connect(&node).await;
-    // The shard, the namespace, no key, the numbers of the variants, and the fields.
-    let mut ask = async |body: Vec<u8>, field: &str| {
-        let body = [vec![0, 0], body].concat();
+    // Sends a valid command, in which one value was replaced.
+    let mut ask = async |command: Command, valid: Vec<u8>, invalid: Vec<u8>, field: &str| {
+        let body = replaced(&ask_bytes(&Request::new(name("n"), command)), &valid, &invalid);
         assert_eq!(caller.call(ASK, &body).await, Err(field.to_owned()));
     };
-    let change = || ("a", 1_i64, none, 0_u8, none);
-    let hold = (
-        "n",
-        none,
-        (none, none),
-        (0_u8, 6_u8, 0_u8),
-        "op",
-        vec![change(), change()],
-        false,
-        true,
-        (none, none),
-    );
-    ask(bytes(&hold), "changes[1].limit_name").await;
-    let window = Some((0_u8, 0_u64));
-    let rule = (
-        "n",
-        none,
-        (none, none),
-        (1_u8, 0_u8, 0_u8),
-        "r",
-        0_u8,
-        0_u8,
-        (1_u8, 5_u64),
-        window,
-        false,
-        none,
-        none,
-    );
-    ask(bytes(&rule), "window.per").await;
-    let locks = vec![(key_values.clone(), 0_u8), (key_values, 0_u8)];
-    let acquire = ("n", none, (none, none), (2_u8, 0_u8), "id", "session", locks, 1_000_u64, 0_u64, none);
-    ask(bytes(&acquire), "locks[1].key_values").await;
-    ask(bytes(&("n", none, (none, none), (3_u8, 2_u8), "s", "", none)), "event").await;
-    // A decision without parts.
-    let parts = (0_u8, 0_u8, false, 0_u8, none);
-    let decide =
-        ("n", none, (none, none), (4_u8, 0_u8), "op", none, 60_000_u64, parts, (false, false), 0_u64, none);
-    ask(bytes(&decide), "checks").await;
-    ask(bytes(&("n", none, (none, none), 6_u8, none, 0_usize)), "limit").await;
-    let wanted = (0_u16, "n", "s", none, Some((0_u8, 10_u64, 0_u32, 10_000_u64)));
-    assert_eq!(caller.call(FOLLOW, &bytes(&wanted)).await, Err("make.max_events".to_owned()));
+    let changes = ["first", "other"].map(|limit| ledger::Change::new(name(limit), 1));
+    let hold = ledger::Transfer::Hold(ledger::Hold::new(name("op"), changes.into()).unwrap());
+    let hold = Command::Ledger(ledger::Command::Transfer(hold));
+    ask(hold, bytes(&"other"), bytes(&"first"), "changes[1].limit_name").await;
+    let per = 86_399_999_u64;
+    let rule = limiter::NewRule {
+        name: name("r"),
+        group_by: Vec::new(),
+        selection: Default::default(),
+        limit: limiter::Limit::AtMost(5),
+        window: Some(limiter::Window::Fixed { per: Millis(per) }),
+        shadow: false,
+        durability: None,
+        description: None,
+    };
+    let rule = limiter::RuleChange::new(limiter::Change::CreateRule(rule)).unwrap();
+    let rule = Command::Limiter(limiter::Command::Change(rule));
+    ask(rule, bytes(&per), bytes(&0), "window.per").await;
+    let wanted = ["first", "other"].map(|key| {
+        let key_values = KeyValues::new(vec![(key, Value::<&str>::Integer(1))]).unwrap();
+        locks::Lock { key_values, mode: locks::Mode::Exclusive }
+    });
+    let acquire = locks::Acquire::new(name("id"), name("session"), wanted.into(), Millis(1_000)).unwrap();
+    let acquire = Command::Locks(locks::Command::Acquire(acquire));
+    ask(acquire, b"other".to_vec(), b"first".to_vec(), "locks[1].key_values").await;
+    let submit = events::Submit::new(name("s"), "happened".into()).unwrap();
+    let submit = Command::Events(events::Command::Submit(submit));
+    ask(submit, bytes(&"happened"), bytes(&""), "event").await;
+    let parts = decisions::Parts { holds: vec![ledger::Change::new(name("a"), 1)], ..Default::default() };
+    let decide = decisions::Decide::new(name("op"), parts).unwrap().with_ttl(Millis(per)).unwrap();
+    let decide = Command::Decisions(decisions::Command::Decide(decide));
+    ask(decide, bytes(&per), bytes(&0), "ttl").await;
+    let list = Command::ListNamespaces(Page::new(None, 54_321).unwrap());
+    ask(list, bytes(&54_321), bytes(&0), "limit").await;
+    let make = events::StreamTerms::new(events::Mode::OnlyOnce, Millis(10)).unwrap();
+    let make = Some(make.with_max_events(54_321).unwrap());
+    let (namespace, stream) = (name("n"), name("s"));
+    let wanted = FeedRequest { shard: ShardId(0), namespace, stream, resume_after: None, make };
+    let wanted = replaced(&bytes(&wanted), &bytes(&54_321), &bytes(&0));
+    assert_eq!(caller.call(FOLLOW, &wanted).await, Err("make.max_events".to_owned()));
     assert!(node.fake.asked.lock().unwrap().is_empty());
     assert!(node.fake.wanted.lock().unwrap().is_none());
 }
 
-fn bytes(value: &impl serde::Serialize) -> Vec<u8> {
-    postcard::to_allocvec(value).unwrap()
+/// The bytes with another value in the place of one, which occurs once.
+fn replaced(bytes: &[u8], value: &[u8], by: &[u8]) -> Vec<u8> {
+    let found = |place: &usize| bytes[*place..].starts_with(value);
+    let places: Vec<usize> = (0..bytes.len()).filter(found).collect();
+    let [place] = places[..] else { panic!("{value:x?} is at {places:?} in {bytes:x?}") };
+    [&bytes[..place], by, &bytes[place + value.len()..]].concat()
+}
+
+/// A node of a newer version sends a field that this one does not know.
+#[tokio::test]
+async fn a_field_that_is_not_known_is_passed_over() {
+    #[derive(serde::Serialize)]
+    struct NewerRequest<'r> {
+        namespace: Name,
+        urgent: Option<Vec<Name>>,
+        idempotency: Option<limina_engine::Idempotency>,
+        caller: &'r limina_engine::Caller,
+        command: &'r Command,
+    }
+    let node = Node::start().await;
+    let mut caller = Caller::connect(&node).await;
+    let request = read();
+    let newer = NewerRequest {
+        namespace: name("n"),
+        urgent: Some(vec![name("namespace")]),
+        idempotency: None,
+        caller: &request.caller,
+        command: &request.command,
+    };
+    assert_eq!(caller.call(ASK, &[vec![0, 0], bytes(&newer)].concat()).await, Ok(deleted()));
+    assert_eq!(node.fake.asked.lock().unwrap()[..], [(ShardId(0), request)]);
 }

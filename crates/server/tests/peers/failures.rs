@@ -26,18 +26,20 @@ async fn check(
     assert_eq!(answer, expect, "{what}");
 }
 
-/// The answer that the namespace was deleted.
-const DELETED: [u8; 2] = [0, 5];
-
 #[tokio::test]
 async fn what_was_surely_not_done_is_not_there() {
     let not_there = || Err(PeerError::NotThere);
-    check("not understood", async |c, n| c.send(REFUSED, n, &[1, 0, 0]).await, not_there()).await;
-    check("refused for another reason", async |c, n| c.send(REFUSED, n, &[9]).await, not_there()).await;
+    let refused = async |what, refusal: Refusal, expect| {
+        let body = bytes(&refusal);
+        check(what, async |c, n| c.send(REFUSED, n, &body).await, expect).await;
+    };
+    let invalid = Refusal::Invalid { field: "body".to_owned(), reason: String::new() };
+    refused("not understood", invalid, not_there()).await;
+    refused("refused for another reason", Refusal::Unknown, not_there()).await;
     let gone = async |c: &mut RawConnection, n: u64| c.send(GO_AWAY, 0, &(n - 1).to_le_bytes()).await;
     check("gone before", gone, not_there()).await;
     let overloaded = PeerError::Unavailable(Unavailable::Overloaded { retry_after_ms: 1_000 });
-    check("overloaded", async |c, n| c.send(REFUSED, n, &[0]).await, Err(overloaded)).await;
+    refused("overloaded", Refusal::Overloaded, Err(overloaded)).await;
 }
 
 #[tokio::test]
@@ -49,16 +51,16 @@ async fn what_may_have_been_done_is_lost() {
     check("no frame", async |c, _| c.send_bytes(&[0xff; 13]).await, lost()).await;
     check("no body", async |c, n| c.answer(n, b"").await, lost()).await;
     check("another body", async |c, n| c.answer(n, b"\xff\xff\xff").await, lost()).await;
-    check("bytes to spare", async |c, n| c.answer(n, &[0, 5, 5]).await, lost()).await;
-    check("another call", async |c, n| c.answer(n + 1, &DELETED).await, lost()).await;
+    check("bytes to spare", async |c, n| c.answer(n, &[deleted(), vec![0]].concat()).await, lost()).await;
+    check("another call", async |c, n| c.answer(n + 1, &deleted()).await, lost()).await;
     let half = async |c: &mut RawConnection, n: u64| {
-        c.send_bytes(&raw::frame(ANSWER | 0x80, n, &DELETED)).await;
+        c.send_bytes(&raw::frame(ANSWER | 0x80, n, &deleted())).await;
     };
     check("half an answer", half, lost()).await;
-    check("as it should be", async |c, n| c.answer(n, &DELETED).await, Ok(Outcome::NamespaceDeleted)).await;
+    check("as it should be", async |c, n| c.answer(n, &deleted()).await, Ok(Outcome::NamespaceDeleted)).await;
     let found = Outcome::Namespaces(vec![NamespaceInfo { name: name("n"), position: Position(7) }]);
-    let bytes = [0, 7, 1, 1, b'n', 7];
-    check("as it should be", async |c, n| c.answer(n, &bytes).await, Ok(found)).await;
+    let answer = bytes(&Ok::<_, PeerError>(&found));
+    check("as it should be", async |c, n| c.answer(n, &answer).await, Ok(found)).await;
 }
 
 /// A node cannot execute a request before all of it has arrived.
@@ -145,13 +147,13 @@ async fn connections_are_shared_and_replaced_when_broken() {
     let node = async {
         let mut connection = raw.accept().await;
         let calls = [connection.request().await, connection.request().await];
-        connection.answer(calls[1], &DELETED).await;
-        connection.answer(calls[0], &DELETED).await;
+        connection.answer(calls[1], &deleted()).await;
+        connection.answer(calls[0], &deleted()).await;
         connection.request().await;
         drop(connection);
         let mut connection = raw.accept().await;
         let call = connection.request().await;
-        connection.answer(call, &DELETED).await;
+        connection.answer(call, &deleted()).await;
         connection
     };
     let client = async {
@@ -177,8 +179,8 @@ async fn a_node_that_goes_away_answers_what_it_has_and_is_asked_nothing_more() {
         gone.send(()).unwrap();
         let mut second = raw.accept().await;
         let other = second.request().await;
-        second.answer(other, &DELETED).await;
-        first.answer(call, &DELETED).await;
+        second.answer(other, &deleted()).await;
+        first.answer(call, &deleted()).await;
         (first, second)
     };
     let later = async {
@@ -192,21 +194,4 @@ async fn a_node_that_goes_away_answers_what_it_has_and_is_asked_nothing_more() {
     };
     let (first, later, _) = soon(async { tokio::join!(ask(), later, node) }).await;
     assert_eq!([first, later], [(); 2].map(|()| Ok(Outcome::NamespaceDeleted)));
-}
-
-#[tokio::test]
-async fn unused_connections_are_closed() {
-    let raw = Raw::bind().await;
-    let peers = raw.client().with_unused_after(Duration::from_millis(20));
-    let request = read();
-    for _ in 0..2 {
-        let node = async {
-            let mut connection = raw.accept().await;
-            let call = connection.request().await;
-            connection.answer(call, &DELETED).await;
-            connection.ended().await;
-        };
-        let asked = async { tokio::join!(peers.ask(&raw.address, ShardId(0), &request), node) };
-        assert_eq!(soon(asked).await.0, Ok(Outcome::NamespaceDeleted));
-    }
 }

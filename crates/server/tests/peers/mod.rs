@@ -53,6 +53,38 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
+/// A value as nodes send it.
+fn bytes(value: &impl serde::Serialize) -> Vec<u8> {
+    limina_api::binary::encode(value).unwrap()
+}
+
+/// A whole request: shard 0, and that a namespace is to be deleted.
+fn deletion() -> Vec<u8> {
+    ask_bytes(&Request::new(name("n"), Command::DeleteNamespace))
+}
+
+/// A request to shard 0.
+fn ask_bytes(request: &Request) -> Vec<u8> {
+    [vec![0, 0], bytes(request)].concat()
+}
+
+/// The answer that the namespace was deleted.
+fn deleted() -> Vec<u8> {
+    bytes(&Ok::<_, PeerError>(Outcome::NamespaceDeleted))
+}
+
+/// Why a node has done nothing.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+enum Refusal {
+    Overloaded,
+    Invalid {
+        field: String,
+        reason: String,
+    },
+    /// No node says this.
+    Unknown,
+}
+
 /// A request of which the answer is of no interest.
 fn read() -> Request {
     let command = Command::Ledger(ledger::Command::GetLimit(name("a")));

@@ -25,7 +25,7 @@ const MORE: u8 = 0x80;
 const MAX_BODY: usize = 32 << 10;
 
 /// What a node says when it has found the certificate of the other: a letter and the version.
-pub(crate) const WELCOME: [u8; 2] = [b'L', 2];
+pub(crate) const WELCOME: [u8; 2] = [b'L', 3];
 
 pub(crate) struct Raw {
     pub(crate) address: String,

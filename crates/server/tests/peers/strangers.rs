@@ -125,7 +125,7 @@ fn keep_listing(peers: &Arc<PeerClient>, listed: Vec<Fingerprint>) -> JoinHandle
 
 /// Returns what a server sends until it closes the connection, to a client that begins with a greeting and a whole request.
 async fn answer_to(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) -> Vec<u8> {
-    let request = [&WELCOME[..], &frame(ASK, 1, &[0, 0, 1, b'n', 0, 0, 0, 5])].concat();
+    let request = [&WELCOME[..], &frame(ASK, 1, &deletion())].concat();
     let _may_be_closed = stream.write_all(&request).await;
     let mut answer = Vec::new();
     let _may_be_reset = soon(stream.read_to_end(&mut answer)).await;
