@@ -57,11 +57,14 @@ fn class(model: &Model, record: &Record) -> Result<String, String> {
     if let Some(field) = fields.iter().find(|field| !is_identifier(&field.name)) {
         return Err(format!("{} cannot be the name of a field in Python", field.name));
     }
-    let about = docstring(about, "    ");
+    let about = match about.is_empty() {
+        true => String::new(),
+        false => docstring(about, "    ") + "\n",
+    };
     if !record.is_request {
         let tag = tag_of(record).map(|tag| format!(", {tag}")).unwrap_or_default();
         let body: String = fields.iter().map(|field| line(field, reply_default(field))).collect();
-        return Ok(format!("\n\nclass {name}(Struct, frozen=True, kw_only=True{tag}):\n{about}\n{body}"));
+        return Ok(format!("\n\nclass {name}(Struct, frozen=True, kw_only=True{tag}):\n{about}{body}"));
     }
     let (required, optional): (Vec<_>, Vec<_>) = fields.into_iter().partition(|field| field.is_required);
     let required: String = required.into_iter().map(|field| line(field, None)).collect();
@@ -71,10 +74,10 @@ fn class(model: &Model, record: &Record) -> Result<String, String> {
     Ok(match (required.is_empty(), optional.is_empty()) {
         (false, false) => format!(
             "\n\nclass _{name}(Struct, {OPTIONS}):\n{required}\n\n\
-             class {name}(_{name}, {OPTIONS}, kw_only=True):\n{about}\n{optional}"
+             class {name}(_{name}, {OPTIONS}, kw_only=True):\n{about}{optional}"
         ),
-        (true, _) => format!("\n\nclass {name}(Struct, {OPTIONS}, kw_only=True):\n{about}\n{optional}"),
-        (_, true) => format!("\n\nclass {name}(Struct, {OPTIONS}):\n{about}\n{required}"),
+        (true, _) => format!("\n\nclass {name}(Struct, {OPTIONS}, kw_only=True):\n{about}{optional}"),
+        (_, true) => format!("\n\nclass {name}(Struct, {OPTIONS}):\n{about}{required}"),
     })
 }
 
