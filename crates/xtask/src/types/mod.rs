@@ -18,9 +18,6 @@ use crate::{
 use model::Wanted;
 use typescript::Dialect;
 
-/// The first line of every file that this command writes, after the language's sign for a comment.
-const FIRST_LINE: &str = "COMMENT Generated from docs/openapi.json by `cargo xtask types`. Do not edit.";
-
 const TYPESCRIPT: Wanted<'_> = Wanted {
     schemas: &[
         ("Change", "Change"),

@@ -2,7 +2,7 @@
 
 use super::{
     model::{Field, Model, Record, Shape, Type},
-    text::wrap,
+    text::{FIRST_LINE, wrap},
 };
 
 pub(super) fn write(models: &[Model], given: &[&str]) -> Result<String, String> {
@@ -41,11 +41,10 @@ fn head(types: &str, given: &[&str]) -> String {
         imports += &format!("from typing import {}\n", typing.join(", "));
     }
     format!(
-        "{}\n\"\"\"The requests and replies of the HTTP interface.\"\"\"\n\n\
+        "# {FIRST_LINE}\n\"\"\"The requests and replies of the HTTP interface.\"\"\"\n\n\
          from __future__ import annotations\n\n{imports}\n\
          from msgspec import Struct\n\n\
          from ._wire import {}\n",
-        super::FIRST_LINE.replace("COMMENT", "#"),
         given.join(", ")
     )
 }

@@ -1,5 +1,8 @@
 //! What the writers of all languages need.
 
+/// The first line of every generated file, after the language's sign for a comment.
+pub(super) const FIRST_LINE: &str = "Generated from docs/openapi.json by `cargo xtask types`. Do not edit.";
+
 /// The lines of a text, each at most so many characters long.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();

@@ -2,7 +2,7 @@
 
 use super::{
     model::{Field, Model, Record, Shape, Type},
-    text::wrap,
+    text::{FIRST_LINE, wrap},
 };
 
 pub(super) struct Dialect {
@@ -13,7 +13,7 @@ pub(super) struct Dialect {
 }
 
 pub(super) fn write(models: &[Model], dialect: &Dialect) -> String {
-    let mut text = format!("{}\n", super::FIRST_LINE.replace("COMMENT", "//"));
+    let mut text = format!("// {FIRST_LINE}\n");
     if !dialect.imports.is_empty() {
         text += &format!("{}\n", dialect.imports);
     }
