@@ -2,7 +2,7 @@
 # Tests the TypeScript client against the server's binary, which LIMINA_BIN names.
 #
 #   test.sh smoke   what every test run includes
-#   test.sh full    also all conformance scripts, the README's examples, the types of the OpenAPI document, a browser, and the package
+#   test.sh full    also all conformance scripts, the README's examples, a browser, and the package
 set -eu
 
 kind=${1:-full}
@@ -25,7 +25,6 @@ if [ "$kind" = smoke ]; then
   tsc -p test --noCheck
 else
   tsc -p test
-  npm run --silent types
   tests="$tests build/test/full/*.test.js"
 fi
 

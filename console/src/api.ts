@@ -3,6 +3,9 @@ import { signal } from "@preact/signals";
 import { decode, encode } from "./json";
 import { namespace } from "./route";
 
+/** A page of a list. `next` is the `after` of the next page. */
+export type Page<T> = { items: T[]; next: string | null };
+
 const TOKEN = "limina-token";
 
 /** The token lives as long as the tab. */

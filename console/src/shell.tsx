@@ -2,12 +2,12 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { get, setToken, token, tokenWanted } from "./api";
+import { get, setToken, token, tokenWanted, type Page } from "./api";
 import { useData } from "./hooks";
 import { go, href, namespace, screen, visit } from "./route";
 import { dark, toggleTheme } from "./theme";
 import { T, visible } from "./text";
-import type { Page } from "./types";
+import type { Namespace } from "./types";
 import { Dialogs, FailureNote, Message } from "./ui";
 
 export const SCREENS: { id: string; title: string; key: string; icon: string }[] = [
@@ -96,7 +96,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
 
 /** The namespaces that the token may see. One that does not exist yet, or that is not listed, can be typed. */
 function Namespaces() {
-  const { data, failure } = useData("namespaces", (signal) => get<Page<{ namespace: string }>>("/v1/ns?limit=1000", signal), 15_000);
+  const { data, failure } = useData("namespaces", (signal) => get<Page<Namespace>>("/v1/ns?limit=1000", signal), 15_000);
   const chosen = namespace.value;
   const names = data?.items.map((item) => item.namespace) ?? [];
   const enter = (name: string) => {

@@ -89,19 +89,23 @@ def test_the_limiter_is_asked_once() -> None:
     assert asked == 1
 
 
+def limit_status(rule: str, limit: int, used: int, exceeded: bool, shadow: bool = False, **more: Any) -> LimitStatus:
+    return LimitStatus(rule=rule, group={}, limit=limit, used=used, exceeded=exceeded, shadow=shadow, waiting=0, **more)
+
+
 def test_headers_name_the_tightest_limits_first() -> None:
     limits = [
-        LimitStatus('wide "ü"', 100, 1, False, remaining=99, reset_ms=1500),
-        LimitStatus("tight", 10, 9, False, override="acme", remaining=1),
-        LimitStatus("shadow", 1, 1, True, remaining=0, shadow=True),
-        LimitStatus("unlimited", -1, 5, False),
+        limit_status('wide "ü"', 100, 1, False, remaining=99, reset_ms=1500),
+        limit_status("tight", 10, 9, False, override="acme", remaining=1),
+        limit_status("shadow", 1, 1, True, remaining=0, shadow=True),
+        limit_status("unlimited", -1, 5, False),
     ]
-    assert rate_limit_headers(Decision(True, limits)) == {
+    assert rate_limit_headers(Decision(allowed=True, limits=limits)) == {
         "ratelimit-policy": '"tight/acme";q=10, "wide %22%C3%BC%22";q=100',
         "ratelimit": '"tight/acme";r=1, "wide %22%C3%BC%22";r=99;t=2',
     }
-    exceeded = LimitStatus("slow", 2, 2, True, remaining=0, reset_ms=10_000)
-    assert rate_limit_headers(Decision(False, [exceeded], retry_after_ms=5001)) == {
+    exceeded = limit_status("slow", 2, 2, True, remaining=0, reset_ms=10_000)
+    assert rate_limit_headers(Decision(allowed=False, limits=[exceeded], retry_after_ms=5001)) == {
         "ratelimit-policy": '"slow";q=2',
         "ratelimit": '"slow";r=0;t=6',
         "retry-after": "6",

@@ -25,6 +25,7 @@ from limina._clock import now
 from limina._keeper import Grant, Keeper
 from limina._sync.io import Batcher
 from limina._wire import Config, Reply, path, release_request
+from limina.types import RuleStatus
 
 from .conftest import Proxy
 
@@ -306,14 +307,14 @@ def test_what_was_read_can_be_sent_back(client: Limina) -> None:
     assert client.rules.patch("r", limit=6, description="six").limit == 6
     assert [found.name for found in client.rules.match({"tenant": "acme", "tier": "pro"})] == ["r"]
     assert [override.name for override in client.rules.overrides("r").items] == ["acme"]
-    assert isinstance(client.rules.list().items[0], Rule)
+    assert isinstance(client.rules.list().items[0], RuleStatus)
 
 
 def test_rule_sets(client: Limina, features: frozenset[str]) -> None:
     if "rule_sets" not in features:
         pytest.skip("the server does not have rule sets")
-    override = Override("acme", {"tenant": "acme"}, 50)
-    rules = [Rule("a", 5, ["tenant"], window=fixed(60), overrides=[override]), Rule("b", 1)]
+    override = Override({"tenant": "acme"}, 50, "acme")
+    rules = [Rule("a", 5, group_by=["tenant"], window=fixed(60), overrides=[override]), Rule("b", 1)]
     assert client.rule_sets.diff("mine", rules).created == ["a", "b"]
     assert client.rule_sets.put("mine", rules).created == ["a", "b"]
     assert client.rules.get("a").managed_by == "mine"
@@ -323,7 +324,7 @@ def test_rule_sets(client: Limina, features: frozenset[str]) -> None:
     with pytest.raises(Conflict):
         client.rules.delete("a")
     assert client.rule_sets.diff("other", rules).conflicts[0].code == "RuleManagedBySet"
-    changes = client.rule_sets.put("mine", [Rule("a", 6, ["tenant"], window=fixed(30))])
+    changes = client.rule_sets.put("mine", [Rule("a", 6, group_by=["tenant"], window=fixed(30))])
     assert (changes.changed[0].starts_empty, changes.deleted) == (True, ["b"])
     client.rule_sets.delete("mine")
     assert client.rules.list().items == []

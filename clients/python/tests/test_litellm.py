@@ -65,11 +65,16 @@ class Decisions:
             if self.refuses:
                 return 429, {"status": 429, "code": "Refused", "title": "Refused", "refused_by": ["limits"]}
             self.decided.append(body)
-            return 200, {"operation_id": body["operation_id"], "state": "open", "fencing_token": 1, "expires_in_ms": body["ttl_ms"]}
+            return 200, status(body["operation_id"], "open", fencing_token=1, expires_in_ms=body["ttl_ms"])
         _, operation_id, how = path.split("/")
         assert operation_id == self.decided[-1]["operation_id"]
         self.ended.append((how, body))
-        return 200, {"operation_id": operation_id, "state": "committed" if how == "commit" else "rolled_back"}
+        return 200, status(operation_id, "committed" if how == "commit" else "rolled_back")
+
+
+def status(operation_id: str, state: str, **more: Any) -> dict[str, Any]:
+    always = {"repeated": False, "late": False, "held_ms": 0, "ttl_ms": 60_000}
+    return {"operation_id": operation_id, "state": state, **always, **more}
 
 
 @pytest.fixture

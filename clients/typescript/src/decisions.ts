@@ -4,12 +4,12 @@ import { Unavailable } from "./errors.js";
 import { Guard } from "./guard.js";
 import type { Scope } from "./scope.js";
 import { randomId } from "./transport.js";
-import type { CommitRequest, Decision, DecisionRequest, DecisionState, OpenDecision } from "./types.js";
+import type { CommitDecision, Decision, DecisionState, NewDecision } from "./types.js";
 
 /** What has really been used: by the name of a check, or the name of a limit of the ledger. */
 export type Actual = Record<string, number>;
 
-export interface DecideOptions extends Omit<DecisionRequest, "operation_id" | "ttl" | "wait" | "dry_run"> {
+export interface DecideOptions extends Omit<NewDecision, "operation_id" | "ttl" | "wait" | "dry_run"> {
   /** The id under which retries and the end find the decision. Without it, the client makes one that cannot be guessed. */
   operation_id?: string;
   /** How long it lives without a heartbeat. Default: 60 s. */
@@ -18,6 +18,9 @@ export interface DecideOptions extends Omit<DecisionRequest, "operation_id" | "t
   wait?: Duration;
   signal?: AbortSignal;
 }
+
+/** A decision that is open: only a dry run and a decision that has ended lack these. */
+export type OpenDecision = Decision & { position: number; fencing_token: number; expires_in_ms: number };
 
 /** A decision that is open. Leaving the block without `commit` rolls it back. */
 export class DecisionGuard extends Guard<OpenDecision> {
@@ -45,7 +48,7 @@ export class DecisionGuard extends Guard<OpenDecision> {
    * a decision that has expired, are booked too.
    */
   async commit(actual: Actual = {}, { record = false }: { record?: boolean } = {}): Promise<Decision> {
-    const body: CommitRequest = { ...this.#settle(actual), ...(record && { record }) };
+    const body: CommitDecision = { ...this.#settle(actual), ...(record && { record }) };
     try {
       const decision = await this.ending(() => this.#end("commit", body));
       this.stop();
@@ -67,9 +70,9 @@ export class DecisionGuard extends Guard<OpenDecision> {
     else await super.leave();
   }
 
-  #settle(actual: Actual): CommitRequest {
-    const checks: CommitRequest["checks"] = [];
-    const holds: CommitRequest["holds"] = [];
+  #settle(actual: Actual): CommitDecision {
+    const checks: CommitDecision["checks"] = [];
+    const holds: CommitDecision["holds"] = [];
     for (const [name, amount] of Object.entries(actual)) {
       const isCheck = this.#request.checks?.some((check) => check.name === name);
       const isHold = this.#request.holds?.some((hold) => hold.limit_name === name);
@@ -119,7 +122,7 @@ export class Decisions {
     return this.#scope.call("POST", "/decisions", { body, keyless: true, safe: true, signal });
   }
 
-  commit(operationId: string, body: CommitRequest = {}): Promise<Decision> {
+  commit(operationId: string, body: CommitDecision = {}): Promise<Decision> {
     return this.#scope.call("POST", `/decisions/${encodeURIComponent(operationId)}/commit`, { body });
   }
 

@@ -15,6 +15,6 @@ export {
 export type { Guard } from "./guard.js";
 export type { CheckOptions, LeaseOptions, WaitOptions } from "./limiter.js";
 export type { LockOptions, LockTarget } from "./locks.js";
-export type { Actual, DecideOptions, DecisionGuard } from "./decisions.js";
+export type { Actual, DecideOptions, DecisionGuard, OpenDecision } from "./decisions.js";
 export type { FollowOptions } from "./events.js";
 export type * from "./types.js";

@@ -75,7 +75,7 @@ export class Limits {
     return this.#scope.call("GET", this.#path(name));
   }
 
-  patch(name: string, changes: Pick<api.NewLimit, "ceiling" | "context">): Promise<api.Limit> {
+  patch(name: string, changes: api.LimitPatch): Promise<api.Limit> {
     return this.#scope.call("PATCH", this.#path(name), { body: changes });
   }
 

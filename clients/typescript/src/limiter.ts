@@ -79,7 +79,7 @@ export class Rules {
     this.#scope = scope;
   }
 
-  create(rule: api.NewRule & { name: string }): Promise<api.Rule> {
+  create(rule: api.CreateRule): Promise<api.Rule> {
     return this.#scope.call("POST", "/limiter/rules", { body: rule });
   }
 
@@ -105,9 +105,9 @@ export class Rules {
   }
 
   /** The rules that would apply to these key-values. */
-  async match(keyValues: api.KeyValues): Promise<api.MatchedRule[]> {
+  async match(keyValues: api.KeyValues): Promise<api.RuleMatch[]> {
     const body = { key_values: keyValues };
-    const { rules } = await this.#scope.call<{ rules: api.MatchedRule[] }>("POST", "/limiter/rules/match", { body, ...READ });
+    const { rules } = await this.#scope.call<api.MatchReply>("POST", "/limiter/rules/match", { body, ...READ });
     return rules;
   }
 
@@ -118,7 +118,7 @@ export class Rules {
   /** The groups that use the most of their limits, at most 1,000. */
   async groups(name: string, query: { limit?: number } = {}): Promise<api.Group[]> {
     const path = `${rulePath(name)}/groups`;
-    return (await this.#scope.call<{ items: api.Group[] }>("GET", path, { query: { order: "used", ...query } })).items;
+    return (await this.#scope.call<api.Groups>("GET", path, { query: { order: "used", ...query } })).items;
   }
 
   overrides(rule: string): Overrides {
@@ -136,7 +136,7 @@ export class Overrides {
     this.#path = `${rulePath(rule)}/overrides`;
   }
 
-  create(override: api.NewOverride & { name: string }): Promise<api.Override> {
+  create(override: api.CreateOverride): Promise<api.Override> {
     return this.#scope.call("POST", this.#path, { body: override });
   }
 
@@ -152,7 +152,7 @@ export class Overrides {
     return this.#scope.call("PUT", this.#one(name), { body: override });
   }
 
-  patch(name: string, changes: Partial<api.NewOverride>): Promise<api.Override> {
+  patch(name: string, changes: api.OverridePatch): Promise<api.Override> {
     return this.#scope.call("PATCH", this.#one(name), { body: changes });
   }
 

@@ -1,11 +1,11 @@
-import { get } from "../api";
+import { get, type Page } from "../api";
 import { moment, number } from "../format";
 import { useData } from "../hooks";
 import { encode } from "../json";
 import { newest } from "../lists";
 import { change, namespace, param } from "../route";
 import { Json, Name, T } from "../text";
-import type { AuditRecord, Page } from "../types";
+import type { AuditRecord } from "../types";
 import { Badge, Empty, FailureNote, Filter, Loading, Screen, Table } from "../ui";
 
 const RANGES: [string, string, number][] = [
@@ -75,7 +75,7 @@ export function Audit() {
               open={(record) => change({ record: key(record) })}
               columns={[
                 { head: "When", cell: (record) => <span class="figures">{moment(record.time)}</span> },
-                { head: "Who", cell: (record) => (record.actor === null ? <span class="quiet">{record.address === null ? "the server" : "no token"}</span> : <Name text={record.actor} />) },
+                { head: "Who", cell: (record) => (record.actor == null ? <span class="quiet">{record.address == null ? "the server" : "no token"}</span> : <Name text={record.actor} />) },
                 { head: "From", cell: (record) => <span class="quiet figures">{record.address ?? "–"}</span> },
                 { head: "Did", cell: (record) => <Badge tone={/delete|force/.test(record.action) ? "bad" : "plain"}>{record.action.replaceAll("_", " ")}</Badge> },
                 { head: "To", wide: true, cell: (record) => <Name text={record.target} /> },

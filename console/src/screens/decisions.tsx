@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { endWait, rollBackDecision } from "../actions";
-import { at, Failure, get } from "../api";
+import { at, Failure, get, type Page } from "../api";
 import { clock, duration, moment, number } from "../format";
 import { useData } from "../hooks";
 import { print } from "../keyvalues";
@@ -9,7 +9,7 @@ import { refusals, refusalState, refusedBy, useRefusals } from "../live";
 import { pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
 import { Name, Pairs } from "../text";
-import type { Decision, Page, Refusal } from "../types";
+import type { Decision, Refusal } from "../types";
 import { Badge, Card, Command, Empty, FailureNote, Filter, Left, Loading, None, Pager, Screen, Since, Table, Use, Waiting } from "../ui";
 import { causeLink } from "./now";
 import { whyText } from "./refusals";

@@ -1,13 +1,13 @@
 import { useMemo } from "preact/hooks";
 import { changeCeiling, rollBackOperation } from "../actions";
-import { at, call, get } from "../api";
+import { at, call, get, type Page } from "../api";
 import { Chart } from "../chart";
 import { clock, duration, moment, number } from "../format";
 import { useData } from "../hooks";
 import { cut, newest, pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
 import { Name, T } from "../text";
-import type { Entry, Hold, Limit, LimitValue, Operation, Page } from "../types";
+import type { Entry, Limit, Operation, OperationHold, ValuesReply } from "../types";
 import { Account, Badge, Card, Command, Empty, Facts, FailureNote, Filter, Left, Loading, None, Pager, Screen, Table, Tabs } from "../ui";
 import { curl } from "./try";
 
@@ -141,7 +141,7 @@ function OpenOperations() {
   );
 }
 
-function Holds({ of }: { of: Hold[] }) {
+function Holds({ of }: { of: OperationHold[] }) {
   return (
     <>
       {of.slice(0, 3).map((hold) => (
@@ -154,7 +154,7 @@ function Holds({ of }: { of: Hold[] }) {
   );
 }
 
-function Expiry({ of }: { of: Hold[] }) {
+function Expiry({ of }: { of: OperationHold[] }) {
   const times = of.map((hold) => hold.expires_at).filter((time) => time !== null);
   return times.length === 0 ? <span class="quiet">never</span> : <Left ms={Math.min(...times)} at={0} />;
 }
@@ -172,7 +172,7 @@ type Past = {
  * positions until there are enough entries. */
 async function history(limit: Limit, signal: AbortSignal): Promise<Past> {
   const created = Number(limit.created_position);
-  const latest = Number((await call<{ position: number }>("POST", at`ledger/values`, { limit_names: [limit.name] }, signal)).position);
+  const latest = Number((await call<ValuesReply>("POST", at`ledger/values`, { limit_names: [limit.name] }, signal)).position);
   for (let span = MOST_ENTRIES; ; span *= 10) {
     const start = Math.max(created, latest - span);
     const read = (after: string) => get<Page<Entry>>(`${at`ledger/limits/${limit.name}/entries`}?${pageQuery("", after, 1000)}`, signal);
@@ -221,7 +221,7 @@ function History({ limit, entries, isAll }: { limit: Limit; entries: Entry[]; is
   const wanted = Number(param("position")) || 0;
   const position = wanted ? Math.min(last, Math.max(first, wanted)) : last;
   const values = useData(`values ${limit.name} ${position}`, async (signal) => {
-    const reply = await call<{ values: LimitValue[] }>("POST", at`ledger/values`, { limit_names: [limit.name], position }, signal);
+    const reply = await call<ValuesReply>("POST", at`ledger/values`, { limit_names: [limit.name], position }, signal);
     return reply.values[0];
   });
   // The lines begin where the limit was made, with nothing in it.
@@ -394,13 +394,13 @@ function OneOperation({ id }: { id: string }) {
   );
 }
 
-function StateBadge({ of }: { of: Hold }) {
+function StateBadge({ of }: { of: OperationHold }) {
   if (of.state === "held") return <Badge tone="warn">held</Badge>;
   if (of.state === "committed") return <Badge tone="accent">committed</Badge>;
   return <Badge tone={of.expired ? "bad" : "plain"}>{of.expired ? "expired" : "rolled back"}</Badge>;
 }
 
-function Life({ holds, endedAt }: { holds: Hold[]; endedAt: number | null }) {
+function Life({ holds, endedAt }: { holds: OperationHold[]; endedAt: number | null }) {
   const held = holds.reduce((first, hold) => (hold.hold_position < first.hold_position ? hold : first), holds[0]);
   const ends = [...new Map(holds.filter((hold) => hold.final_position !== null).map((hold) => [hold.final_position, hold])).values()];
   const open = holds.filter((hold) => hold.state === "held");

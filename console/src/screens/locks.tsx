@@ -1,12 +1,12 @@
 import { releaseLease, releaseLock } from "../actions";
-import { at, call, get } from "../api";
+import { at, call, get, type Page } from "../api";
 import { number } from "../format";
 import { useData } from "../hooks";
 import { parse, print, selection, type KeyValues } from "../keyvalues";
 import { pageQuery } from "../lists";
 import { href, param } from "../route";
 import { Name, Pairs, T } from "../text";
-import type { Lease, Lock, Page } from "../types";
+import type { Lease, Lock } from "../types";
 import { Badge, Empty, FailureNote, Filter, Left, Loading, Pager, Screen, Since, Table, Tabs, Waiting } from "../ui";
 
 export function Locks() {

@@ -1,7 +1,7 @@
 import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
-import { at, get } from "../api";
+import { at, get, type Page } from "../api";
 import { Chart } from "../chart";
 import { bytes, clock, latency, number, rate } from "../format";
 import { PAGE_OPENED, now, useData } from "../hooks";
@@ -10,7 +10,7 @@ import { refusals, refusalFailure, refusedBy, useRefusals } from "../live";
 import { gauges, metricsFailure, samples, useMetrics } from "../metrics";
 import { href } from "../route";
 import { Name } from "../text";
-import type { Cluster, Limit, Page, Refusal } from "../types";
+import type { Cluster, Limit, Refusal } from "../types";
 import { Account, Card, Empty, FailureNote, Screen } from "../ui";
 
 export function Now() {

@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { changeRuleLimit, changeShadow, deleteOverride, deleteRule, overrideGroup } from "../actions";
-import { at, call, get } from "../api";
+import { at, call, get, type Page } from "../api";
 import { Chart, type Line } from "../chart";
 import { allowance, clock, duration, number, windowWord } from "../format";
 import { useData } from "../hooks";
@@ -8,7 +8,7 @@ import { print } from "../keyvalues";
 import { cut, pageQuery } from "../lists";
 import { change, go, href, param } from "../route";
 import { Name, Pairs, Selection, T } from "../text";
-import type { Group, Override, Page, Rule } from "../types";
+import type { Group, Groups, Override, Rule } from "../types";
 import { Badge, Card, Command, Empty, Facts, FailureNote, Filter, Loading, None, Pager, Screen, Table, Use, Waiting } from "../ui";
 import { AllSets, OneSet, RulesTabs, setOf } from "./sets";
 import { curl } from "./try";
@@ -127,7 +127,7 @@ function NoRules({ isFiltered }: { isFiltered: boolean }) {
 
 function OneRule({ name }: { name: string }) {
   const rule = useData(`rule ${name}`, (signal) => get<Rule>(at`limiter/rules/${name}`, signal), 5000);
-  const groups = useData(`groups ${name}`, (signal) => get<{ items: Group[]; complete: boolean }>(at`limiter/rules/${name}/groups?order=used&limit=200`, signal), 2000);
+  const groups = useData(`groups ${name}`, (signal) => get<Groups>(at`limiter/rules/${name}/groups?order=used&limit=200`, signal), 2000);
   const set = useData(rule.data?.managed_by ? `set of ${rule.data.managed_by}` : null, (signal) => setOf(rule.data!, signal));
   const reload = () => {
     rule.reload();
@@ -191,7 +191,7 @@ function OneRule({ name }: { name: string }) {
         )}
       </Card>
       {groups.failure && <FailureNote of={groups.failure} what="the groups of this rule" />}
-      {groups.data && <Groups rule={of} mayOverride={mayOverride} groups={groups.data.items} complete={groups.data.complete} at={groups.at} reload={reload} />}
+      {groups.data && <GroupTable rule={of} mayOverride={mayOverride} groups={groups.data.items} complete={groups.data.complete} at={groups.at} reload={reload} />}
       <Overrides rule={of} mayOverride={mayOverride} reload={reload} />
     </Screen>
   );
@@ -200,7 +200,7 @@ function OneRule({ name }: { name: string }) {
 const TRACKED = 3;
 const LINES: Line["color"][] = ["accent", "warn", "muted"];
 
-function Groups({ rule, mayOverride, groups, complete, at: time, reload }: { rule: Rule; mayOverride: boolean; groups: Group[]; complete: boolean; at: number; reload: () => void }) {
+function GroupTable({ rule, mayOverride, groups, complete, at: time, reload }: { rule: Rule; mayOverride: boolean; groups: Group[]; complete: boolean; at: number; reload: () => void }) {
   const shown = Math.min(groups.length, Number(param("groups")) || 25);
   return (
     <>

@@ -1,11 +1,11 @@
 // Rule sets: lists of rules that are replaced as a whole.
-import { at, get } from "../api";
+import { at, get, type Page } from "../api";
 import { allowance, number, windowWord } from "../format";
 import { useData } from "../hooks";
 import { cut, pageQuery } from "../lists";
 import { go, href, param } from "../route";
 import { Name, T } from "../text";
-import type { Page, Rule, RuleSet, RuleSetInfo } from "../types";
+import type { Rule, RuleSet, RuleSetInfo } from "../types";
 import { Badge, Command, Empty, FailureNote, Filter, Loading, None, Pager, Screen, Table, Tabs } from "../ui";
 import { Keys } from "./rules";
 

@@ -1,12 +1,12 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { at, get, keepFollowing, token, type Failure } from "../api";
+import { at, get, keepFollowing, token, type Failure, type Page } from "../api";
 import { clock, duration, number } from "../format";
 import { now, useData } from "../hooks";
 import { cut, pageQuery } from "../lists";
 import { go, href, param } from "../route";
 import { Name } from "../text";
-import type { Page, Stream } from "../types";
+import type { Stream } from "../types";
 import { Badge, Card, Command, Empty, Facts, FailureNote, Filter, Loading, Pager, Screen, Table } from "../ui";
 import { curl } from "./try";
 

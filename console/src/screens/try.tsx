@@ -1,12 +1,12 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { at, call, Failure, token } from "../api";
+import { at, call, Failure, token, type Page } from "../api";
 import { allowance, duration, number, windowWord } from "../format";
 import { useData, useDebounced } from "../hooks";
 import { encode } from "../json";
 import { parse, type KeyValues } from "../keyvalues";
 import { change, href, param } from "../route";
 import { Name, Pairs, Selection, T } from "../text";
-import type { CheckReply, LimitStatus, Page, Rule, RuleMatch } from "../types";
+import type { CheckReply, LimitStatus, MatchReply, Rule } from "../types";
 import { Badge, Card, Command, Empty, FailureNote, Loading, None, Screen, Table, Use, Waiting } from "../ui";
 
 export function Try() {
@@ -95,7 +95,7 @@ function Answer({ keyValues, hits }: { keyValues: KeyValues; hits: number }) {
   const { data, failure } = useData(
     `try ${encode(body)}`,
     async (signal) => {
-      const matches = await call<{ rules: RuleMatch[] }>("POST", at`limiter/rules/match`, { key_values: keyValues }, signal);
+      const matches = await call<MatchReply>("POST", at`limiter/rules/match`, { key_values: keyValues }, signal);
       let reply: CheckReply | null = null;
       let denied: Failure | null = null;
       try {

@@ -1,13 +1,13 @@
 // From a refusal to the rule, to who uses up the limit, to what would cure it.
 import type { ComponentChildren } from "preact";
 import { changeCeiling, overrideGroup, releaseLease, releaseLock, rollBackOperation } from "../actions";
-import { at, call, get } from "../api";
+import { at, call, get, type Page } from "../api";
 import { allowance, duration, moment, number } from "../format";
 import { useData } from "../hooks";
 import { contains, print, same, selection, type KeyValues } from "../keyvalues";
 import { change, href } from "../route";
 import { Name, Pairs, T } from "../text";
-import type { Group, Lease, Limit, Lock, Operation, Override, Page, Refusal, Rule, Stream } from "../types";
+import type { Counter, Groups, Lease, Limit, Lock, Operation, Override, Refusal, Rule, Stream } from "../types";
 import { setOf } from "./sets";
 import { Account, Empty, FailureNote, Left, Loading, Since, Use } from "../ui";
 
@@ -78,14 +78,13 @@ function ByNoRule({ keyValues }: { keyValues: KeyValues }) {
   );
 }
 
-type Counter = { key_values: KeyValues; counters: number; leased: number };
 
 function ByRule({ name, group }: { name: string; group: KeyValues }) {
   const { data, failure, at: time, reload } = useData(
     `why rule ${name} ${print(group)}`,
     async (signal) => {
       const rule = await get<Rule>(at`limiter/rules/${name}`, signal);
-      const { items } = await get<{ items: Group[] }>(at`limiter/rules/${name}/groups?limit=1000`, signal);
+      const { items } = await get<Groups>(at`limiter/rules/${name}/groups?limit=1000`, signal);
       // An override over more keys has a group of its own, which contains the refused one.
       const use = items.find((item) => same(item.group, group)) ?? items.find((item) => contains(item.group, group) || contains(group, item.group));
       // The limit of a group with a bucket is the burst.
@@ -96,7 +95,7 @@ function ByRule({ name, group }: { name: string; group: KeyValues }) {
         leases = (await get<Page<Lease>>(at`limiter/leases?limit=1000`, signal)).items.filter((lease) => contains(lease.key_values, group));
         counters = (await call<Page<Counter>>("POST", at`limiter/counters/query?limit=100`, { where: selection(group) }, signal)).items;
       }
-      return { rule, use, allowed: allowed.limit, set: await setOf(rule, signal), leases: leases.sort((a, b) => b.hits - a.hits), counters: counters.filter((counter) => counter.counters > counter.leased) };
+      return { rule, use, allowed: allowed.limit, set: await setOf(rule, signal), leases: leases.sort((a, b) => Number(b.hits) - Number(a.hits)), counters: counters.filter((counter) => counter.counters > counter.leased) };
     },
     2000,
   );
@@ -164,7 +163,7 @@ function ByRule({ name, group }: { name: string; group: KeyValues }) {
             <div class="holder" key={print(counter.key_values)}>
               <div>
                 <Pairs of={counter.key_values} />
-                <div class="quiet">{number(counter.counters - counter.leased)} in use without a lease, until they are given back</div>
+                <div class="quiet">{number(Number(counter.counters) - Number(counter.leased))} in use without a lease, until they are given back</div>
               </div>
             </div>
           ))}

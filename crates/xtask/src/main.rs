@@ -25,6 +25,7 @@ mod standby;
 mod test;
 mod test_binaries;
 mod tokens;
+mod types;
 
 use program::{Outcome, cargo, root, run, words};
 use std::process::{Command, ExitCode};
@@ -49,11 +50,12 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::run(rest),
         Some("hostile") => hostile::run(&words(rest)),
         Some("docs") if rest.is_empty() => docs(),
-        Some("openapi") if rest.is_empty() => openapi(),
+        Some("openapi") if rest.is_empty() => openapi().and_then(|()| types::write()),
         Some("package") if rest.is_empty() => package::build(),
         Some("rivals") if rest.is_empty() => rivals::install().and_then(|()| rivals::build()),
         Some("schemathesis") => schemathesis::run(rest),
         Some("standby") => standby::run(rest),
+        Some("types") if rest.is_empty() => types::write(),
         _ => Err(USAGE.into()),
     };
     match result {
@@ -92,7 +94,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             (60), or for one: --seconds N TARGET. Installs cargo-fuzz under `target` if it is missing
   hostile   play hostile clients to the release binary, and watch its memory and an honest client's latency: names of
             scenarios (all if none), --list, --minutes N
-  openapi   regenerate docs/openapi.json from the code
+  openapi   regenerate docs/openapi.json from the code, and from it what `types` does
   package   build `limina` and `limina-bench` for packages into `target/package`: as the profile `dist` does, and with what
             the compiler learns from a run of the benchmarks. Takes about half an hour. Installs PostgreSQL for that run
             (needs apt-get and root), and the component llvm-tools of the toolchain
@@ -100,7 +102,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             crates
   schemathesis
             test the server against docs/openapi.json with generated requests; `test` includes this. --minutes N: longer, and
-            with new cases";
+            with new cases
+  types     regenerate the types of the TypeScript client, the Python client and the console from docs/openapi.json";
 
 /// The documentation of the code must be complete, and its links must exist.
 fn docs() -> Outcome {

@@ -5,7 +5,7 @@ use std::{path::Path, process::Command, thread, time::Instant};
 use crate::{
     clients, console, envoy, fuzz, layers, packages,
     program::{self, Environment, Outcome, cargo},
-    rivals, schemathesis, test_binaries,
+    rivals, schemathesis, test_binaries, types,
 };
 
 pub(crate) fn run() -> Outcome {
@@ -23,13 +23,14 @@ pub(crate) fn run() -> Outcome {
     outcome
 }
 
-/// What needs no build: the format, the layers, the documents.
+/// What needs no build: the format, the layers, the documents, the generated types.
 pub(crate) fn check_text() -> Outcome {
     cargo(&["fmt", "--all", "--check"])?;
     for outside in [rivals::MANIFEST, fuzz::MANIFEST] {
         cargo(&["fmt", "--manifest-path", outside, "--check"])?;
     }
-    layers::check()
+    layers::check()?;
+    types::check()
 }
 
 /// Minutes and seconds, as `time` prints them.

@@ -20,6 +20,9 @@ KeyValue = str | int | float | bool
 KeyValues = Mapping[str, KeyValue]
 """What a limit or a lock is about, such as `{"tenant": "acme"}`. The type is part of the value: `1` and `"1"` differ."""
 
+Selection = Mapping[str, Any]
+"""Conditions by key: a value, or tests such as `{"tier": {"in": ["free", "pro"]}}`."""
+
 MOST_IN_A_BATCH = 256
 
 

@@ -79,7 +79,7 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
                 operation.operation_id,
                 checks=[
                     Check({**about, "meter": "requests"}, name="requests"),
-                    Check({**about, "meter": "tokens"}, self._estimate(kwargs), name="tokens", estimate=True),
+                    Check({**about, "meter": "tokens"}, hits=self._estimate(kwargs), name="tokens", estimate=True),
                 ],
                 holds=[] if budget is None else [budget],
                 create_missing=budget is not None,

@@ -6,13 +6,13 @@ import random
 import ssl
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from .._bodies import holds_of
 from .._clock import Seconds, milliseconds, now, seconds
 from .._keeper import Keeper
 from .._wire import Config, KeyValues, Request, clean_token, clean_url, encode, fields
-from ..types import Check, Decision, Event, Hold, Lock
+from ..types import Check, Decision, Event, Hold, Lock, LockMode
 from .decisions import AsyncDecisions
 from .events import AsyncEvents
 from .guards import AsyncDecisionGuard, AsyncLeaseGuard, AsyncLockGuard, acquire_lease, acquire_lock, decide
@@ -118,7 +118,7 @@ class AsyncLimina:
         *,
         ttl: Seconds,
         wait: Seconds = 0,
-        mode: Literal["exclusive", "shared"] = "exclusive",
+        mode: LockMode = "exclusive",
         owner: str | None = None,
     ) -> Acquiring[AsyncLockGuard]:
         """Acquires a lock, or several at once, and holds it while the block runs. Waits for at most `wait`, then raises

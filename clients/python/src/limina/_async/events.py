@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Literal
-
-import msgspec
 
 from .._clock import Seconds, milliseconds
 from .._retry import backoff
 from .._wire import Request, decode, fields
 from ..errors import Unavailable
-from ..types import Change, EventTime, Incubating, KeyFrame, Page, Stream, Submitted
+from ..types import Change, Incubating, KeyFrame, Message, Page, Stream, StreamMode, Submitted
 from .io import sleep
 from .namespace import AsyncNamespace
 
@@ -26,7 +23,7 @@ class AsyncEvents:
         self,
         stream: str,
         *,
-        mode: Literal["only_once", "strictly_once"],
+        mode: StreamMode,
         duration: Seconds,
         max_events: int | None = None,
         key_frame_every: Seconds | None = None,
@@ -78,7 +75,9 @@ class AsyncEvents:
                     async for message in messages:
                         if not message.data:
                             continue
-                        change = decode(message.data.encode(), _Message).read()
+                        # The type checker does not know that a union of types can be read as a type.
+                        read: Message = decode(message.data.encode(), Message)  # type: ignore[arg-type]
+                        change = read if isinstance(read, KeyFrame) else Change.of(read)
                         failures = 0
                         if isinstance(change, KeyFrame) or clock is None or change.clock > clock:
                             clock = change.clock
@@ -92,24 +91,3 @@ class AsyncEvents:
                     await sleep((error.retry_after or 0) + backoff(failures))
                 else:
                     await sleep(retries.pause(error))
-
-
-class _Message(msgspec.Struct):
-    """A message of the stream, as it travels."""
-
-    messageType: str
-    clock: int
-    eventTime: EventTime | None = None
-    snapshot: list[EventTime] = []
-
-    def read(self) -> Change | KeyFrame:
-        if self.eventTime is None:
-            return KeyFrame(self.clock, self.snapshot)
-        return Change(_KINDS[self.messageType], self.clock, self.eventTime.event, self.eventTime.time)
-
-
-_KINDS: dict[str, Any] = {
-    "SUBMITTED_EVENT": "submitted",
-    "INVALIDATED_EVENT": "invalidated",
-    "PUBLISHED_EVENT": "published",
-}

@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import msgspec
-
 from .._bodies import settlement
 from .._keeper import Grant
 from .._wire import Reply, Request, encode, new_key, release_request
 from ..errors import LiminaError, Lost, NotFound, Unavailable
-from ..types import DecisionStatus, LimitStatus
+from ..types import DecisionStatus, LeaseGrant, LimitOfDecision, LockGrant
 from .io import AsyncListener, in_thread
 from .namespace import AsyncNamespace
 
@@ -74,7 +72,7 @@ class AsyncGuard:
 class AsyncLockGuard(AsyncGuard):
     """Locks that are held."""
 
-    def __init__(self, namespace: AsyncNamespace, grant: Grant, granted: _Granted) -> None:
+    def __init__(self, namespace: AsyncNamespace, grant: Grant, granted: LockGrant) -> None:
         super().__init__(namespace, grant, granted.fencing_token)
         self.lock_id = granted.lock_id
 
@@ -86,7 +84,7 @@ class AsyncLockGuard(AsyncGuard):
 class AsyncLeaseGuard(AsyncGuard):
     """Slots of the limiter that are held."""
 
-    def __init__(self, namespace: AsyncNamespace, grant: Grant, granted: _Granted) -> None:
+    def __init__(self, namespace: AsyncNamespace, grant: Grant, granted: LeaseGrant) -> None:
         super().__init__(namespace, grant, granted.fencing_token)
         self.lease_id = granted.lease_id
         self.limits = granted.limits
@@ -108,7 +106,7 @@ class AsyncDecisionGuard(AsyncGuard):
         self._perhaps_committed = False
 
     @property
-    def limits(self) -> list[LimitStatus]:
+    def limits(self) -> list[LimitOfDecision]:
         """The limits that applied, with what is used in each."""
         return self.status.limits
 
@@ -154,26 +152,16 @@ class AsyncDecisionGuard(AsyncGuard):
             await self.rollback()
 
 
-class _Granted(msgspec.Struct):
-    """The answer to a request for a lock or a lease."""
-
-    session_id: str
-    fencing_token: int
-    lock_id: str = ""
-    lease_id: str = ""
-    limits: list[LimitStatus] = []
-
-
 async def acquire_lock(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float) -> AsyncLockGuard:
     reply = await _ask(namespace, namespace.path("locks"), body, wait)
-    granted = reply.read(_Granted)
+    granted = reply.read(LockGrant)
     grant = _session_grant(namespace, reply, granted, ttl, "locks/{}", granted.lock_id)
     return await _kept(AsyncLockGuard(namespace, grant, granted), grant)
 
 
 async def acquire_lease(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float) -> AsyncLeaseGuard:
     reply = await _ask(namespace, namespace.path("limiter/leases"), body, wait)
-    granted = reply.read(_Granted)
+    granted = reply.read(LeaseGrant)
     grant = _session_grant(namespace, reply, granted, ttl, "limiter/leases/{}", granted.lease_id)
     return await _kept(AsyncLeaseGuard(namespace, grant, granted), grant)
 
@@ -189,7 +177,14 @@ async def decide(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wa
     return await _kept(guard, grant) if heartbeats else guard
 
 
-def _session_grant(namespace: AsyncNamespace, reply: Reply, granted: _Granted, ttl: float, template: str, name: str) -> Grant:
+def _session_grant(
+    namespace: AsyncNamespace,
+    reply: Reply,
+    granted: LockGrant | LeaseGrant,
+    ttl: float,
+    template: str,
+    name: str,
+) -> Grant:
     """The grant of a lock or a lease, which only its session may extend or release."""
     release = release_request(namespace.path(template, name, session_id=granted.session_id), secret_query=True)
     beat = namespace.path(template + "/heartbeat", name)

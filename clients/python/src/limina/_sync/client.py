@@ -7,13 +7,13 @@ import random
 import ssl
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from .._bodies import holds_of
 from .._clock import Seconds, milliseconds, now, seconds
 from .._keeper import Keeper
 from .._wire import Config, KeyValues, Request, clean_token, clean_url, encode, fields
-from ..types import Check, Decision, Event, Hold, Lock
+from ..types import Check, Decision, Event, Hold, Lock, LockMode
 from .decisions import Decisions
 from .events import Events
 from .guards import DecisionGuard, LeaseGuard, LockGuard, acquire_lease, acquire_lock, decide
@@ -119,7 +119,7 @@ class Limina:
         *,
         ttl: Seconds,
         wait: Seconds = 0,
-        mode: Literal["exclusive", "shared"] = "exclusive",
+        mode: LockMode = "exclusive",
         owner: str | None = None,
     ) -> LockGuard:
         """Acquires a lock, or several at once, and holds it while the block runs. Waits for at most `wait`, then raises

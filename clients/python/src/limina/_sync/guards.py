@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import msgspec
-
 from .._bodies import settlement
 from .._keeper import Grant
 from .._wire import Reply, Request, encode, new_key, release_request
 from ..errors import LiminaError, Lost, NotFound, Unavailable
-from ..types import DecisionStatus, LimitStatus
+from ..types import DecisionStatus, LeaseGrant, LimitOfDecision, LockGrant
 from .io import Listener, in_thread
 from .namespace import Namespace
 
@@ -75,7 +73,7 @@ class Guard:
 class LockGuard(Guard):
     """Locks that are held."""
 
-    def __init__(self, namespace: Namespace, grant: Grant, granted: _Granted) -> None:
+    def __init__(self, namespace: Namespace, grant: Grant, granted: LockGrant) -> None:
         super().__init__(namespace, grant, granted.fencing_token)
         self.lock_id = granted.lock_id
 
@@ -87,7 +85,7 @@ class LockGuard(Guard):
 class LeaseGuard(Guard):
     """Slots of the limiter that are held."""
 
-    def __init__(self, namespace: Namespace, grant: Grant, granted: _Granted) -> None:
+    def __init__(self, namespace: Namespace, grant: Grant, granted: LeaseGrant) -> None:
         super().__init__(namespace, grant, granted.fencing_token)
         self.lease_id = granted.lease_id
         self.limits = granted.limits
@@ -109,7 +107,7 @@ class DecisionGuard(Guard):
         self._perhaps_committed = False
 
     @property
-    def limits(self) -> list[LimitStatus]:
+    def limits(self) -> list[LimitOfDecision]:
         """The limits that applied, with what is used in each."""
         return self.status.limits
 
@@ -155,26 +153,16 @@ class DecisionGuard(Guard):
             self.rollback()
 
 
-class _Granted(msgspec.Struct):
-    """The answer to a request for a lock or a lease."""
-
-    session_id: str
-    fencing_token: int
-    lock_id: str = ""
-    lease_id: str = ""
-    limits: list[LimitStatus] = []
-
-
 def acquire_lock(namespace: Namespace, body: dict[str, Any], ttl: float, wait: float) -> LockGuard:
     reply = _ask(namespace, namespace.path("locks"), body, wait)
-    granted = reply.read(_Granted)
+    granted = reply.read(LockGrant)
     grant = _session_grant(namespace, reply, granted, ttl, "locks/{}", granted.lock_id)
     return _kept(LockGuard(namespace, grant, granted), grant)
 
 
 def acquire_lease(namespace: Namespace, body: dict[str, Any], ttl: float, wait: float) -> LeaseGuard:
     reply = _ask(namespace, namespace.path("limiter/leases"), body, wait)
-    granted = reply.read(_Granted)
+    granted = reply.read(LeaseGrant)
     grant = _session_grant(namespace, reply, granted, ttl, "limiter/leases/{}", granted.lease_id)
     return _kept(LeaseGuard(namespace, grant, granted), grant)
 
@@ -190,7 +178,14 @@ def decide(namespace: Namespace, body: dict[str, Any], ttl: float, wait: float, 
     return _kept(guard, grant) if heartbeats else guard
 
 
-def _session_grant(namespace: Namespace, reply: Reply, granted: _Granted, ttl: float, template: str, name: str) -> Grant:
+def _session_grant(
+    namespace: Namespace,
+    reply: Reply,
+    granted: LockGrant | LeaseGrant,
+    ttl: float,
+    template: str,
+    name: str,
+) -> Grant:
     """The grant of a lock or a lease, which only its session may extend or release."""
     release = release_request(namespace.path(template, name, session_id=granted.session_id), secret_query=True)
     beat = namespace.path(template + "/heartbeat", name)

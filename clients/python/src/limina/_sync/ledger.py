@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from .._bodies import age, finalization, holds_of
 from .._clock import Seconds, milliseconds
 from .._wire import encode, fields
-from ..types import Entry, Held, Hold, LedgerLimit, Operation, Page, Values
+from ..types import Entry, FinalizationReply, Hold, HoldReply, LedgerLimit, Operation, Page, ValuesReply
 from .namespace import Namespace
 
 
@@ -26,7 +26,7 @@ class Ledger:
         create_missing: bool = False,
         skip_existing_holds: bool = False,
         expires_after: Seconds | None = None,
-    ) -> Held:
+    ) -> HoldReply:
         """Holds all amounts, or none: `hold("order-17", {"card-1/2026-11-18": 700})`. Raises `Refused` at a ceiling."""
         body = fields(
             operation_id=operation_id,
@@ -36,28 +36,34 @@ class Ledger:
             expires_after_ms=None if expires_after is None else milliseconds(expires_after),
         )
         reply = self._namespace.transport.call_in_batch("hold", self._namespace.name, encode(body))
-        return reply.read(Held)
+        return reply.read(HoldReply)
 
-    def commit(self, operation_id: str, changes: Mapping[str, int | None] | None = None) -> Held:
+    def commit(self, operation_id: str, changes: Mapping[str, int | None] | None = None) -> FinalizationReply:
         """It has happened. Without `changes`, every open hold is committed as it was held; with them, at most that."""
         body = finalization(operation_id, changes)
         reply = self._namespace.transport.call_in_batch("commit", self._namespace.name, encode(body))
-        return reply.read(Held)
+        return reply.read(FinalizationReply)
 
-    def rollback(self, operation_id: str, changes: Sequence[str] | None = None) -> Held:
+    def rollback(self, operation_id: str, changes: Sequence[str] | None = None) -> FinalizationReply:
         """It has not happened. Without `changes`, every open hold is rolled back."""
         body = finalization(operation_id, None if changes is None else dict.fromkeys(changes))
-        return self._namespace.change(Held, "POST", self._namespace.path("ledger/rollback"), body)
+        return self._namespace.change(FinalizationReply, "POST", self._namespace.path("ledger/rollback"), body)
 
     def extend(self, operation_id: str, expires_after: Seconds | None) -> Operation:
         """Every open hold of the operation expires so long after now. `None`: never."""
         body = {"operation_id": operation_id, "expires_after": age(expires_after)}
         return self._namespace.change(Operation, "POST", self._namespace.path("ledger/extend"), body)
 
-    def values(self, limit_names: Sequence[str], *, operation_id: str | None = None, position: int | None = None) -> Values:
+    def values(
+        self,
+        limit_names: Sequence[str],
+        *,
+        operation_id: str | None = None,
+        position: int | None = None,
+    ) -> ValuesReply:
         """The latest values of the limits, or those that an operation saw, or those at a position."""
         body = fields(limit_names=list(limit_names), operation_id=operation_id, position=position)
-        return self._namespace.query(Values, self._namespace.path("ledger/values"), body)
+        return self._namespace.query(ValuesReply, self._namespace.path("ledger/values"), body)
 
     def operation(self, operation_id: str) -> Operation:
         return self._namespace.get(Operation, self._namespace.path("ledger/operations/{}", operation_id))

@@ -4,12 +4,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from .._wire import KeyValues, fields
-from ..types import Counter, Group, LeaseStatus, Override, Page, Rule, RuleMatch, RuleSet, RuleSetChanges, RuleSetInfo, Window
+from ..types import (
+    Counter,
+    CounterReply,
+    Durability,
+    Group,
+    Groups,
+    LeaseStatus,
+    MatchReply,
+    OverrideStatus,
+    Page,
+    Rule,
+    RuleMatch,
+    RuleSet,
+    RuleSetChanges,
+    RuleSetInfo,
+    RuleStatus,
+    SetOverrides,
+    SetRuleStatus,
+    Window,
+)
 from .namespace import Namespace
 
 
@@ -28,30 +45,39 @@ class Rules:
         selection: Mapping[str, Any] | None = None,
         window: Window | None = None,
         shadow: bool = False,
-        durability: Literal["durable", "relaxed"] | None = None,
+        durability: Durability | None = None,
         description: str | None = None,
-    ) -> Rule:
+    ) -> RuleStatus:
         """Creates a rule. Raises `Conflict` if there is one with this name.
 
         `limit` is for each combination of the values of the `group_by` keys: −1 is no limit. Without a `window` it limits
         what is in use at the same time; otherwise what happens in `fixed(60)`, `sliding(60)` or `bucket(60, burst=20)`.
         """
-        rule = Rule(name, limit, list(group_by), dict(selection or {}), window, shadow, durability, description)
-        return self._namespace.change(Rule, "POST", self._namespace.path("limiter/rules"), rule)
+        rule = Rule(
+            name,
+            limit,
+            group_by=list(group_by) or None,
+            selection=selection,
+            window=window,
+            shadow=shadow or None,
+            durability=durability,
+            description=description,
+        )
+        return self._namespace.change(RuleStatus, "POST", self._namespace.path("limiter/rules"), rule)
 
-    def put(self, rule: Rule) -> Rule:
-        """Replaces a rule, or creates it."""
-        return self._namespace.change(Rule, "PUT", self._namespace.path("limiter/rules/{}", rule.name), rule)
+    def put(self, rule: Rule | RuleStatus) -> RuleStatus:
+        """Replaces a rule, or creates it. What the server returned can be sent back as it is."""
+        return self._namespace.change(RuleStatus, "PUT", self._namespace.path("limiter/rules/{}", rule.name), rule)
 
-    def patch(self, name: str, **changes: Any) -> Rule:
+    def patch(self, name: str, **changes: Any) -> RuleStatus:
         """Changes the given fields (`limit`, `window`, `selection`, `shadow`, `durability`, `description`). `None` removes one."""
-        return self._namespace.patch(Rule, self._namespace.path("limiter/rules/{}", name), changes)
+        return self._namespace.patch(RuleStatus, self._namespace.path("limiter/rules/{}", name), changes)
 
-    def get(self, name: str) -> Rule:
-        return self._namespace.get(Rule, self._namespace.path("limiter/rules/{}", name))
+    def get(self, name: str) -> RuleStatus:
+        return self._namespace.get(RuleStatus, self._namespace.path("limiter/rules/{}", name))
 
-    def list(self, *, limit: int | None = None, after: str | None = None) -> Page[Rule]:
-        return self._namespace.get(Page[Rule], self._namespace.path("limiter/rules", limit=limit, after=after))
+    def list(self, *, limit: int | None = None, after: str | None = None) -> Page[RuleStatus]:
+        return self._namespace.get(Page[RuleStatus], self._namespace.path("limiter/rules", limit=limit, after=after))
 
     def delete(self, name: str) -> None:
         """Deletes a rule and all its overrides."""
@@ -60,22 +86,24 @@ class Rules:
     def match(self, key_values: KeyValues) -> Sequence[RuleMatch]:
         """Which rules and overrides would apply. Takes nothing."""
         target = self._namespace.path("limiter/rules/match")
-        return (self._namespace.query(_Matches, target, {"key_values": key_values})).rules
+        return (self._namespace.query(MatchReply, target, {"key_values": key_values})).rules
 
     def groups(self, name: str, *, order: str = "used", limit: int | None = None) -> Sequence[Group]:
         """The groups of a rule with the most in use, or nearest to their limit."""
         target = self._namespace.path("limiter/rules/{}/groups", name, order=order, limit=limit)
-        return (self._namespace.get(Page[Group], target)).items
+        return (self._namespace.get(Groups, target)).items
 
-    def put_override(self, rule: str, name: str, key_values: KeyValues, *, limit: int, burst: int | None = None) -> Override:
+    def put_override(
+        self, rule: str, name: str, key_values: KeyValues, *, limit: int, burst: int | None = None
+    ) -> OverrideStatus:
         """Replaces the limit of a rule for exact values."""
         target = self._namespace.path("limiter/rules/{}/overrides/{}", rule, name)
         body = fields(key_values=key_values, limit=limit, burst=burst)
-        return self._namespace.change(Override, "PUT", target, body)
+        return self._namespace.change(OverrideStatus, "PUT", target, body)
 
-    def overrides(self, rule: str, *, limit: int | None = None, after: str | None = None) -> Page[Override]:
+    def overrides(self, rule: str, *, limit: int | None = None, after: str | None = None) -> Page[OverrideStatus]:
         target = self._namespace.path("limiter/rules/{}/overrides", rule, limit=limit, after=after)
-        return self._namespace.get(Page[Override], target)
+        return self._namespace.get(Page[OverrideStatus], target)
 
     def delete_override(self, rule: str, name: str) -> None:
         self._namespace.delete(self._namespace.path("limiter/rules/{}/overrides/{}", rule, name))
@@ -87,12 +115,12 @@ class RuleSets:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
-    def put(self, name: str, rules: Sequence[Rule], *, overrides: Literal["closed", "open"] = "closed") -> RuleSetChanges:
+    def put(self, name: str, rules: Sequence[Rule | SetRuleStatus], *, overrides: SetOverrides = "closed") -> RuleSetChanges:
         """Makes the set exactly these rules, in one step. In an `open` set clients may make overrides of their own."""
         target = self._namespace.path("limiter/rule-sets/{}", name)
         return self._namespace.change(RuleSetChanges, "PUT", target, _set_of(rules, overrides))
 
-    def diff(self, name: str, rules: Sequence[Rule], *, overrides: Literal["closed", "open"] = "closed") -> RuleSetChanges:
+    def diff(self, name: str, rules: Sequence[Rule | SetRuleStatus], *, overrides: SetOverrides = "closed") -> RuleSetChanges:
         """What `put` would do. Changes nothing."""
         target = self._namespace.path("limiter/rule-sets/{}", name, dry_run="true")
         return self._namespace.change(RuleSetChanges, "PUT", target, _set_of(rules, overrides))
@@ -115,10 +143,10 @@ class Counters:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
 
-    def add(self, key_values: KeyValues, counters: int) -> Counter:
+    def add(self, key_values: KeyValues, counters: int) -> CounterReply:
         """Takes (positive) or gives back (negative). Raises `Refused` if a limit is reached."""
         body = {"key_values": key_values, "counters": counters}
-        return self._namespace.change(Counter, "POST", self._namespace.path("limiter/counters"), body)
+        return self._namespace.change(CounterReply, "POST", self._namespace.path("limiter/counters"), body)
 
     def set(self, key_values: KeyValues, counters: int) -> Counter:
         """Sets the part that no lease holds, whatever the rules say. Removes the counter at 0."""
@@ -149,9 +177,5 @@ class Leases:
         self._namespace.release(self._namespace.path("limiter/leases/{}", lease_id, force="true"))
 
 
-class _Matches(msgspec.Struct):
-    rules: list[RuleMatch]
-
-
-def _set_of(rules: Sequence[Rule], overrides: str) -> dict[str, Any]:
+def _set_of(rules: Sequence[Rule | SetRuleStatus], overrides: SetOverrides) -> dict[str, Any]:
     return {"rules": list(rules), "overrides": overrides}
