@@ -1,3 +1,5 @@
+// Numbers, rates, durations and times as people read them.
+
 import type { Num } from "./json";
 import type { Window } from "./types";
 

@@ -1,3 +1,5 @@
+// Hooks that screens share: the present time, data that is loaded and reloaded, and debounced input.
+
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Failure, token } from "./api";

@@ -1,4 +1,6 @@
-/** The quantile of what was counted between two looks, within its bucket by proportion. */
+// Quantiles of the histograms in the metrics.
+
+/** The quantile of the values that were counted between two samples, interpolated within its bucket. */
 export function quantile(before: Map<number, number>, after: Map<number, number>, q: number): number | null {
   const bounds = [...after.keys()].sort((a, b) => a - b);
   const counts = bounds.map((bound) => after.get(bound)! - (before.get(bound) ?? 0));

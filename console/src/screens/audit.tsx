@@ -1,3 +1,5 @@
+// The screen of the audit: who changed what, the newest first.
+
 import { get, type Page } from "../api";
 import { moment, number } from "../format";
 import { useData } from "../hooks";

@@ -1,3 +1,5 @@
+// The screen of the cluster: nodes and shards, as one node sees them.
+
 import { get } from "../api";
 import { number } from "../format";
 import { useData } from "../hooks";

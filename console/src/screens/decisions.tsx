@@ -1,3 +1,5 @@
+// The screen of decisions: open and ended ones, those that were refused, and the parts of one decision.
+
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { endWait, rollBackDecision } from "../actions";

@@ -1,3 +1,5 @@
+// The screen of the ledger: limits, the history of a limit, and the life of an operation.
+
 import { useMemo } from "preact/hooks";
 import { changeCeiling, rollBackOperation } from "../actions";
 import { at, call, get, type Page } from "../api";

@@ -1,3 +1,5 @@
+// The screen of locks and leases: who holds what, and how many wait.
+
 import { releaseLease, releaseLock } from "../actions";
 import { at, call, get, type Page } from "../api";
 import { number } from "../format";

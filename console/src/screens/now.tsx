@@ -1,3 +1,5 @@
+// The first screen: rates, latencies and refusals of this moment.
+
 import { useComputed } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo } from "preact/hooks";

@@ -1,3 +1,5 @@
+// The screen of refusals: a live list, and a panel that explains one of them.
+
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { clock, number } from "../format";

@@ -1,3 +1,5 @@
+// The screen of rules: the list, and one rule with its overrides and fullest groups.
+
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { changeRuleLimit, changeShadow, deleteOverride, deleteRule, overrideGroup } from "../actions";
 import { at, call, get, type Page } from "../api";

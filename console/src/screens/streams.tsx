@@ -1,3 +1,5 @@
+// The screen of streams: the list, and one stream with its incubating events and changes.
+
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { at, get, keepFollowing, token, type Failure, type Page } from "../api";

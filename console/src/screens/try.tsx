@@ -1,3 +1,5 @@
+// The screen that makes a dry run of a check, and shows which rules match.
+
 import { useEffect, useRef, useState } from "preact/hooks";
 import { at, call, Failure, token, type Page } from "../api";
 import { allowance, duration, number, windowWord } from "../format";

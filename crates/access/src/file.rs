@@ -51,7 +51,8 @@ fn yes() -> bool {
     true
 }
 
-/// Reads a whole file. A file without a token is an error: it could not let anybody in, and may be about to be written.
+/// Reads a whole file. A file without a token is an error: it would admit no client, and may be a file that is still
+/// being written.
 pub fn parse(text: &str) -> Result<Tokens, Vec<Problem>> {
     let line_at = |at: usize| text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count() + 1;
     let file: File = toml::from_str(text).map_err(|error| {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_lines() {
+    fn mistakes_are_reported_with_their_lines() {
         #[track_caller]
         fn check(text: &str, expect: &[&str]) {
             let told: Vec<String> = parse(text).unwrap_err().iter().map(Problem::to_string).collect();

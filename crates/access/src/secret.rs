@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_has_its_shape() {
+    fn tokens_have_a_fixed_format() {
         let token = Secret::draw().unwrap();
         let rest = token.text().strip_prefix("limina_").unwrap();
         assert_eq!(rest.len(), 43);

@@ -18,7 +18,7 @@ pub struct Token {
     pub(crate) not_before: Option<u64>,
     /// The first instant at which the token is no longer valid, in epoch milliseconds.
     pub(crate) expires: Option<u64>,
-    /// Whether the token may book what has happened already, past what it held.
+    /// Whether the token may record amounts that were used already, beyond what it held.
     pub may_record: bool,
     /// The most that the token may use.
     pub maxima: Maxima,
@@ -48,17 +48,17 @@ impl Token {
         self.rights.iter().filter_map(Right::namespace_prefix)
     }
 
-    /// Takes an amount of what the token may use only so much of.
+    /// Reserves an amount of a resource of which the token may use only so much.
     pub fn take(&self, resource: Resource, amount: u64) -> Result<Permit, Exceeded> {
         self.usage.take(&self.maxima, resource, amount)
     }
 
-    /// Whether the namespace is known to be one of those that the token may use, as far as their number is concerned.
+    /// Whether the namespace already counts among those that the token may use.
     pub fn has_room_for(&self, namespace: &Name) -> bool {
         self.maxima.namespaces.is_none() || self.usage.knows_namespace(namespace)
     }
 
-    /// Takes note of the namespaces that exist. Fails if the token must not create the wanted one.
+    /// Updates the set of namespaces that exist. Fails if the token must not create the wanted one.
     pub fn admit_namespace(&self, existing: HashSet<Name>, wanted: &Name) -> Result<(), Exceeded> {
         let limit = self.maxima.namespaces.unwrap_or(u64::MAX);
         self.usage.admit_namespace(existing, wanted, limit)
@@ -119,7 +119,7 @@ impl Tokens {
         self.0.values().map(|token| &**token)
     }
 
-    /// Takes over what tokens of the table before this one use at the moment.
+    /// Carries over the usage of the tokens in the previous table.
     pub(crate) fn inherit_usage(&mut self, before: &Tokens) {
         for (hash, token) in &mut self.0 {
             if let (Some(old), Some(token)) = (before.0.get(hash), Arc::get_mut(token)) {

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// What a token may use only so much of.
+/// A resource of which a token may use only a limited amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Open connections.
@@ -68,7 +68,7 @@ pub struct Exceeded {
     pub limit: u64,
 }
 
-/// What one token uses now. It outlives a change of the file.
+/// The present usage of one token. It survives a change of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     used: [AtomicU64; RESOURCES],
@@ -129,7 +129,8 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Takes more, up to this total. Does nothing if it has as much already. Keeps what it has if it fails.
+    /// Increases the amount to this total. Does nothing if the amount is as large already. If it fails, the amount
+    /// stays.
     pub fn grow_to(&mut self, total: u64) -> Result<(), Exceeded> {
         let Some(more) = total.checked_sub(self.amount).filter(|more| *more > 0) else { return Ok(()) };
         let used = &self.usage.used[self.resource as usize];

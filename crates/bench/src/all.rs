@@ -62,7 +62,7 @@ pub(crate) struct Options {
 }
 
 /// A family that is going to be measured.
-struct Planned {
+struct FamilyRun {
     name: &'static str,
     command: String,
     bench: Box<dyn Bench>,
@@ -83,7 +83,7 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     };
     let screen = Screen::new(planned.iter().map(|planned| planned.bench.plan()).sum());
     let mut failed = Vec::new();
-    for Planned { name, command, bench } in planned {
+    for FamilyRun { name, command, bench } in planned {
         screen.print(&format!("\n# {name}\n\n`{command}`\n\n"))?;
         match bench.run(&screen).await {
             Ok(Figures { comparisons, others }) => summary.families.push(Family {
@@ -122,7 +122,7 @@ impl Options {
         installed.collect()
     }
 
-    fn plan(&self, rivals: &[(&str, String)]) -> Result<Vec<Planned>, Failed> {
+    fn plan(&self, rivals: &[(&str, String)]) -> Result<Vec<FamilyRun>, Failed> {
         let mut planned = Vec::new();
         for (name, args) in FAMILIES {
             if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
@@ -139,7 +139,7 @@ impl Options {
             let Cli::Family(family) = Cli::try_parse_from(args)? else {
                 return Err(format!("{name} is not a family").into());
             };
-            planned.push(Planned { name, command, bench: family.bench()? });
+            planned.push(FamilyRun { name, command, bench: family.bench()? });
         }
         Ok(planned)
     }

@@ -1,4 +1,4 @@
-//! The error of everything here.
+//! The one error type of this crate.
 
 use std::error::Error;
 

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_are_found_whole_or_not_at_all() {
+    fn incomplete_replies_are_not_found() {
         #[track_caller]
         fn check(reply: &str) {
             for length in 0..reply.len() {

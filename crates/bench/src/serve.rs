@@ -67,9 +67,9 @@ pub(crate) async fn run(options: Options) -> Result<(), Failed> {
     let (stop_serving, stopped) = watch::channel(false);
     let stopped = move || {
         let mut stopped = stopped.clone();
-        async move {
+        Box::pin(async move {
             let _closed_means_stop = stopped.wait_for(|is_stopped| *is_stopped).await;
-        }
+        })
     };
     let front = tokio::spawn(limina_server::serve(listener, app.clone(), stopped()));
     let mut embedded = None;

@@ -258,7 +258,7 @@ fn all_families_write_a_summary_with_charts() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_said() {
+fn unusable_options_are_reported() {
     #[track_caller]
     fn check(family: &str, args: &[&str], expect: &str) {
         let output = bench(family, args);

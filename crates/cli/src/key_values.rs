@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_pasted() {
+    fn printed_key_values_can_be_pasted() {
         #[track_caller]
         fn check(argument: &str, expect: &str) {
             assert_eq!(shown(&joined(&[argument.parse().unwrap()]).unwrap()), expect);

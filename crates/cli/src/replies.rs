@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// How often a command that waits looks whether somebody still reads.
+/// How often a command that waits checks whether standard output still has a reader.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Output {
@@ -47,7 +47,7 @@ impl Output {
         let wanted = limit.items();
         let (mut items, mut raw, mut next) = (Vec::new(), Vec::new(), None);
         while items.len() < wanted {
-            // Only as many as will be shown: `next` must go on after the last of them.
+            // Not more items than will be shown: `next` must continue after the last of them.
             pages = pages.page_size((wanted - items.len()).min(1000) as u32);
             let Some(page) = pages.next_page().await? else { break };
             if !self.is_table() {
@@ -80,12 +80,12 @@ impl Output {
         Ok(())
     }
 
-    /// Whether nobody reads any more. An endless command then ends.
+    /// Whether standard output has no reader any more. An endless command then ends.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed || self.error.is_some() || is_reader_gone()
     }
 
-    /// What a command waits for, or `None` if nobody reads any more before it comes.
+    /// The result of a future, or `None` if standard output loses its reader first.
     pub(crate) async fn unless_closed<T>(&self, awaited: impl Future<Output = T>) -> Option<T> {
         let mut awaited = pin!(awaited);
         while !self.is_closed() {

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_around_what_may_be_written_are_shown() {
+    fn quotes_around_permitted_words_are_shown() {
         let message = "the quota `rules` must be a whole number from 0 on, or \"unlimited\"";
         assert_eq!(without_value(message), message);
         let value = "invalid value: string \"secret\", expected \"yes\" or \"no\"";

@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Formats tables for people: columns, alignment and colours.
 
 use std::fmt;
 use unicode_width::UnicodeWidthStr;
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_what_is_in_them() {
+    fn columns_are_as_wide_as_their_cells() {
         let mut table = Table::new(&["name", ">used", "note"]);
         assert!(table.is_empty());
         table.row(["a".into(), "1,000".into(), String::new()]);

@@ -12,7 +12,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Runs `command` once, or again and again until nobody reads. While the server cannot be reached, `--watch` goes on.
+    /// Runs `command` once, or repeatedly until standard output has no reader. While the server cannot be reached,
+    /// `--watch` continues.
     pub(crate) async fn run(
         self,
         session: &mut Session,

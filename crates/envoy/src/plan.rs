@@ -15,7 +15,7 @@ use limina_engine::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Why a request is not one that can be decided. Its text is for the client.
+/// Why a request cannot be decided. The text is for the client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidRequest(String);
@@ -30,20 +30,20 @@ impl InvalidRequest {
 pub struct Plan<'a> {
     request: &'a RateLimitRequest,
     /// One for each descriptor of the request.
-    descriptors: Vec<Planned<'a>>,
+    descriptors: Vec<DescriptorPlan<'a>>,
     entries: Vec<SetEntry>,
 }
 
-/// What a descriptor has to do with the limiter.
-enum Planned<'a> {
+/// How the limiter is asked about a descriptor.
+enum DescriptorPlan<'a> {
     /// No limit applies, or another one replaces it.
     Free,
     Unlimited,
     /// It is asked as the entry of this number.
-    Asked(Asked<'a>),
+    AskedLimit(AskedLimit<'a>),
 }
 
-struct Asked<'a> {
+struct AskedLimit<'a> {
     entry: u32,
     unit: Unit,
     /// `None` for a limit that comes with the request.
@@ -75,7 +75,7 @@ impl<'a> Plan<'a> {
         Plan::check_request(request)?;
         let mut plan = Plan { request, descriptors: Vec::new(), entries: Vec::new() };
         let Some(domain) = domain else {
-            plan.descriptors.extend(request.descriptors.iter().map(|_| Planned::Free));
+            plan.descriptors.extend(request.descriptors.iter().map(|_| DescriptorPlan::Free));
             return Ok(plan);
         };
         let found: Vec<Found<'a>> = request
@@ -88,9 +88,9 @@ impl<'a> Plan<'a> {
         let mut groups = BTreeMap::new();
         for (place, (found, descriptor)) in found.into_iter().zip(&request.descriptors).enumerate() {
             let planned = match found {
-                Found::Nothing => Planned::Free,
+                Found::Nothing => DescriptorPlan::Free,
                 Found::Limit { terms, .. } if replaced.contains(&*terms.name) && !terms.is_unlimited() => {
-                    Planned::Free
+                    DescriptorPlan::Free
                 }
                 Found::Limit { terms, rule } => match (terms.unit, rule) {
                     (Some(unit), Some((rule, key_values))) => {
@@ -98,14 +98,15 @@ impl<'a> Plan<'a> {
                         let group =
                             terms.quota.then(|| *groups.entry(quota_group(descriptor)).or_insert(next));
                         let take = plan.take(place, descriptor, key_values, None)?;
-                        let asked = Asked { entry: 0, unit, terms: Some(terms), rule: Some(rule), group };
+                        let asked =
+                            AskedLimit { entry: 0, unit, terms: Some(terms), rule: Some(rule), group };
                         plan.ask(descriptor, take, count_refused, asked)
                     }
-                    _ => Planned::Unlimited,
+                    _ => DescriptorPlan::Unlimited,
                 },
                 Found::Given { limit, unit, key_values } => {
                     let take = plan.take(place, descriptor, key_values, Some(limit))?;
-                    let asked = Asked { entry: 0, unit, terms: None, rule: None, group: None };
+                    let asked = AskedLimit { entry: 0, unit, terms: None, rule: None, group: None };
                     plan.ask(descriptor, take, count_refused, asked)
                 }
             };
@@ -140,8 +141,8 @@ impl<'a> Plan<'a> {
         descriptor: &RateLimitDescriptor,
         take: Take,
         count_refused: CountRefused,
-        asked: Asked<'a>,
-    ) -> Planned<'a> {
+        asked: AskedLimit<'a>,
+    ) -> DescriptorPlan<'a> {
         let is_explicit = descriptor.hits_addend.is_some();
         let mode = match (take.hits(), count_refused) {
             (0, _) => EntryMode::Look,
@@ -151,7 +152,7 @@ impl<'a> Plan<'a> {
         };
         let entry = u32::try_from(self.entries.len()).unwrap_or(u32::MAX);
         self.entries.push(SetEntry::new(take, mode).with_alternative(asked.group));
-        Planned::Asked(Asked { entry, ..asked })
+        DescriptorPlan::AskedLimit(AskedLimit { entry, ..asked })
     }
 
     /// The command for the limiter. `None` if there is nothing to ask: then the response is [`Plan::respond`] without a decision.
@@ -186,10 +187,10 @@ impl<'a> Plan<'a> {
         RateLimitResponse { overall_code: code.into(), statuses, dynamic_metadata }
     }
 
-    fn asked(&self) -> impl Iterator<Item = (usize, &Asked<'a>)> {
+    fn asked(&self) -> impl Iterator<Item = (usize, &AskedLimit<'a>)> {
         self.descriptors.iter().enumerate().filter_map(|(place, planned)| match planned {
-            Planned::Asked(asked) => Some((place, asked)),
-            Planned::Free | Planned::Unlimited => None,
+            DescriptorPlan::AskedLimit(asked) => Some((place, asked)),
+            DescriptorPlan::Free | DescriptorPlan::Unlimited => None,
         })
     }
 
@@ -224,9 +225,9 @@ impl<'a> Plan<'a> {
         }
         if self.asked().any(|(_, asked)| asked.group.is_some()) {
             let passed = self.descriptors.iter().enumerate().filter(|(place, planned)| match planned {
-                Planned::Asked(asked) => has_passed(*place, asked.group),
-                Planned::Free => true,
-                Planned::Unlimited => false,
+                DescriptorPlan::AskedLimit(asked) => has_passed(*place, asked.group),
+                DescriptorPlan::Free => true,
+                DescriptorPlan::Unlimited => false,
             });
             let backends = passed_backends(passed.map(|(place, _)| &self.request.descriptors[place]));
             if !backends.is_empty() {
@@ -238,13 +239,13 @@ impl<'a> Plan<'a> {
     }
 }
 
-impl Planned<'_> {
+impl DescriptorPlan<'_> {
     fn status(&self, limits: &[LimitStatus]) -> DescriptorStatus {
         let free = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
         match self {
-            Planned::Free => free,
-            Planned::Unlimited => DescriptorStatus { limit_remaining: u32::MAX, ..free },
-            Planned::Asked(asked) => {
+            DescriptorPlan::Free => free,
+            DescriptorPlan::Unlimited => DescriptorStatus { limit_remaining: u32::MAX, ..free },
+            DescriptorPlan::AskedLimit(asked) => {
                 let own = limits.iter().filter(|limit| limit.entry == asked.entry);
                 // Rules of clients may apply too. The one that refuses, or is nearest to it, is shown.
                 let shown = own.min_by_key(|limit| (!is_over(limit), limit.remaining().unwrap_or(u64::MAX)));
@@ -254,7 +255,7 @@ impl Planned<'_> {
     }
 }
 
-impl Asked<'_> {
+impl AskedLimit<'_> {
     fn status(&self, limit: &LimitStatus) -> DescriptorStatus {
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let requests_per_unit = match limit.limit {

@@ -35,7 +35,7 @@ fn domains() {
     check("\ndomain: edge", "accepted");
     check("\ndomain: edge\ndescriptors:", "accepted");
     check("\ndomain: edge\ndescriptors: []", "accepted");
-    // A number is the text that stands there.
+    // A number that is used as a text keeps its spelling in the file.
     let config = accept("\ndomain: 0123");
     assert!(config.domain("0123").is_some());
     check("", "limits.yaml: the file has no domain");
@@ -48,7 +48,7 @@ fn domains() {
     check("\ndomain: {name: edge}", "limits.yaml: line 2: `domain` must be a text");
     // Only the first document counts.
     check("\ndomain: edge\n---\nnonsense: [", "accepted");
-    // What the original accepts and a namespace cannot be called.
+    // Domains that the original accepts, but that are no valid names of namespaces.
     check("\ndomain: ..", "limits.yaml: line 2: the domain cannot be a namespace");
 
     let two = |first: &str, second: &str| {
@@ -75,7 +75,7 @@ fn keys() {
     check("\ndomain: edge\ntrue: 1", "limits.yaml: line 3: the key `true` is not a text");
     check("\ndomain: edge\n~: 1", "limits.yaml: line 3: the key `~` is not a text");
     check("\ndomain: edge\n[a]: 1", "limits.yaml: line 3: a key must be a text");
-    // A known key at a wrong place has no effect, but its value is looked at.
+    // A known key at a wrong place has no effect, but its value must have the right type.
     check("\ndomain: edge\nunit: parsec", "accepted");
     check("\ndomain: edge\nunit: 1.5", "limits.yaml: line 3: `unit` is the number 1.5");
     check("\ndomain: edge\nreplaces: [a]", "limits.yaml: line 3: every item of `replaces` must be a map");
@@ -113,12 +113,12 @@ fn descriptors() {
     check("\ndomain: edge\ndescriptors:\n  - {key: a, value: 2026-11-16}", "accepted");
     let twice = "\ndomain: edge\ndescriptors:\n  - {key: a, value: b}\n  - {key: a}\n  - {key: a, value: b}";
     check(twice, "limits.yaml: line 6: the descriptor `a_b` is here twice");
-    // The original compares nothing but the joined text.
+    // The original compares only the joined text.
     check(
         "\ndomain: edge\ndescriptors:\n  - {key: a, value: b_c}\n  - {key: a_b, value: c}",
         "limits.yaml: line 5: ",
     );
-    // The same below different descriptors is not the same.
+    // Equal descriptors below different parents are different limits.
     check("\ndomain: edge\ndescriptors:\n  - key: a\n    descriptors: [{key: b}]\n  - key: b", "accepted");
 }
 

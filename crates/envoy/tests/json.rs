@@ -1,4 +1,4 @@
-//! The JSON of `POST /json`.
+//! The JSON of `POST /json`: requests in protobuf's mapping, and the responses to them.
 
 use limina_envoy::{
     messages::{Code, CurrentLimit, DescriptorStatus, Duration, RateLimitResponse, UnitCode},

@@ -1,4 +1,4 @@
-//! What requests ask, and how decisions are answered.
+//! Which limits a request has, and the response to each decision of the limiter.
 
 use limina_engine::limiter::{Checked, EntryMode, Limit, LimitStatus};
 use limina_envoy::{
@@ -68,7 +68,7 @@ fn request(domain: &str, descriptors: &[&str]) -> RateLimitRequest {
     RateLimitRequest { domain: domain.to_owned(), descriptors, hits_addend: 0 }
 }
 
-/// What is asked, one word for each entry: mode, hits, alternative, key-values.
+/// The command for the limiter, one word for each entry: mode, hits, alternative, key-values.
 fn asked(
     config: &Config,
     request: &RateLimitRequest,
@@ -158,7 +158,7 @@ fn quota_groups_are_alternatives() {
 }
 
 #[test]
-fn what_cannot_be_decided_is_invalid() {
+fn undecidable_requests_are_invalid() {
     #[track_caller]
     fn check(request: &RateLimitRequest, expect: &str) {
         let error = asked(&config(), request, CountRefused::Explicit).expect_err("it is not valid");

@@ -1,4 +1,4 @@
-//! The table of results.
+//! Prints the results of all scenarios as one table.
 
 use crate::scenario::Outcome;
 use std::time::Duration;

@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_times_are_excused_by_a_machine_of_which_others_took_a_part() {
+    fn stolen_time_excuses_only_missed_times() {
         let missed = |missed: &[&str], too_slow: &[&str], stolen| {
             let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
             Outcome { missed: texts(missed), too_slow: texts(too_slow), stolen, ..Outcome::default() }

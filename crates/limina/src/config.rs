@@ -3,7 +3,7 @@
 
 use crate::{
     listen::Listen,
-    settings::{FileError, LogFormat, Settings, Whole},
+    settings::{BoundedInteger, FileError, LogFormat, Settings},
 };
 use limina_engine::QuotaTable;
 use limina_envoy::CountRefused;
@@ -96,19 +96,19 @@ impl Config {
             tenure: settings.tenure.map_or(Duration::from_secs(5), |tenure| tenure.0),
             log_format: settings.log_format.unwrap_or(LogFormat::Text),
             log: settings.log.unwrap_or_else(|| "info".into()),
-            shards: settings.shards.map(Whole::get),
-            journal_segment_mib: settings.journal_segment_mib.map_or(64, Whole::get),
-            journal_mib: settings.journal_mib.map_or(1024, Whole::get),
-            checkpoint_mib: settings.checkpoint_mib.map_or(64, Whole::get),
-            memory_mib: settings.memory_mib.map(Whole::get),
-            storage_reserve_mib: settings.storage_reserve_mib.map(Whole::get),
-            max_wait: Duration::from_millis(settings.max_wait_ms.map_or(250, Whole::get)),
+            shards: settings.shards.map(BoundedInteger::get),
+            journal_segment_mib: settings.journal_segment_mib.map_or(64, BoundedInteger::get),
+            journal_mib: settings.journal_mib.map_or(1024, BoundedInteger::get),
+            checkpoint_mib: settings.checkpoint_mib.map_or(64, BoundedInteger::get),
+            memory_mib: settings.memory_mib.map(BoundedInteger::get),
+            storage_reserve_mib: settings.storage_reserve_mib.map(BoundedInteger::get),
+            max_wait: Duration::from_millis(settings.max_wait_ms.map_or(250, BoundedInteger::get)),
             rules: settings.rules,
             envoy_config: settings.envoy_config,
             envoy_listen: settings.envoy_listen,
             envoy_count_refused: envoy.map(|(domain, envoy)| (domain, envoy.count_refused.into())).collect(),
             tokens: settings.tokens,
-            audit_kept: Duration::from_secs(settings.audit_days.map_or(400, Whole::get) * 86_400),
+            audit_kept: Duration::from_secs(settings.audit_days.map_or(400, BoundedInteger::get) * 86_400),
             insecure_no_auth: settings.insecure_no_auth.unwrap_or(false),
             allow_origin: settings.allow_origin.unwrap_or_default(),
             quotas: settings.quotas.unwrap_or_default().into_table(),
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_come_before_the_file_and_the_file_before_defaults() {
+    fn flags_override_the_file_and_the_file_overrides_defaults() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("limina.toml");
         std::fs::write(&path, "listen = \"127.0.0.1:1\"\ndata = \"/from/file\"\nlog_format = \"json\"")
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn other_nodes_have_a_port_of_their_own() {
+    fn peers_have_their_own_port() {
         #[track_caller]
         fn check(store: bool, peer_listen: Option<&str>, expect: Result<Option<&str>, &str>) {
             let args = Settings {
@@ -220,9 +220,9 @@ mod tests {
         check(false, Some(":9"), Err("--peer-listen needs --store"));
     }
 
-    /// A flag or the environment comes before the file, and what is neither `true` nor `false` is refused.
+    /// A flag or the environment overrides the file. A value other than `true` and `false` is refused.
     #[test]
-    fn everybody_is_let_in_only_if_that_is_said() {
+    fn serving_without_tokens_must_be_explicit() {
         #[derive(clap::Parser)]
         struct Serve {
             #[command(flatten)]

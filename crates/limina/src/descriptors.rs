@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_store_comes_before_connections() {
+    fn the_store_gets_descriptors_before_connections() {
         let check = |limit, segments, expected: Option<(usize, usize)>| {
             let shared = Descriptors::share(limit, segments);
             let expected =

@@ -5,7 +5,7 @@
 //! and then fails.
 
 use crate::{
-    rules::{Applier, ENVOY, Few, INTERVAL, few},
+    rules::{Applier, ENVOY, FirstProblems, INTERVAL, few},
     watch::{self, MAX_BYTES, MAX_READINGS, SETTLED, Stamp},
 };
 use limina_engine::limiter::{NewRule, SetRule};
@@ -35,7 +35,7 @@ const SAID_EVERY: Duration = Duration::from_secs(10);
 pub(crate) enum EnvoyError {
     #[error("Envoy's configuration {} cannot be read: {why}", .path.display())]
     Unreadable { path: PathBuf, why: String },
-    #[error("Envoy's configuration {} is not valid: {}", .path.display(), Few(.problems, "limina rules check --envoy"))]
+    #[error("Envoy's configuration {} is not valid: {}", .path.display(), FirstProblems(.problems, "limina rules check --envoy"))]
     Invalid { path: PathBuf, problems: Vec<ConfigError> },
     #[error("waiting for SIGHUP")]
     Signal(#[source] IoError),

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_stays_if_the_port_changes() {
+    fn another_port_keeps_the_host() {
         #[track_caller]
         fn check(text: &str, expect: &str) {
             assert_eq!(text.parse::<Listen>().unwrap().with_port(7071).to_string(), expect);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_and_ports_alone_are_bound() {
+    async fn names_and_bare_ports_can_be_bound() {
         let bound = async |text: &str| {
             let listener = text.parse::<Listen>().unwrap().bind().await.unwrap();
             listener.local_addr().unwrap().ip()

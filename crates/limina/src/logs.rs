@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_is_no_level_is_refused() {
+    fn unknown_log_levels_are_refused() {
         #[track_caller]
         fn check(text: &str, expect: Option<&str>) {
             let refused = filter(text).err();

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_is_asked_for_all_its_limits() {
+    fn all_memory_limits_of_the_system_are_read() {
         check(&[], None, &[]);
         let machine = ("meminfo", "MemTotal:       24682496 kB\nMemFree:         7000000 kB\n");
         check(&[machine], None, &[24_682_496 << 10]);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_a_part_of_the_least_allowance() {
+    fn the_default_is_a_share_of_the_smallest_allowance() {
         let check = |allowances: &[u64], expect: u64| assert_eq!(default_limit(allowances), expect);
         check(&[1_000 * MIB, 500 * MIB, 2_000 * MIB], 300 * MIB);
         check(&[50 * MIB], LEAST);

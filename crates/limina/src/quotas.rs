@@ -59,7 +59,7 @@ mod tests {
     use limina_engine::Name;
 
     #[test]
-    fn tables_are_patterns_and_everything_else_is_a_quota() {
+    fn subtables_are_patterns_and_other_keys_are_quotas() {
         let text = "rules = 10\ncounters = 5\n[\"shop-*\"]\nrules = \"unlimited\"\n[rules-eu]\nrules = 3";
         let table = toml::from_str::<Quotas>(text).unwrap().into_table();
         let check = |namespace: &str, rules: Option<u64>| {

@@ -87,7 +87,7 @@ impl Listeners {
 /// The files besides the configuration. They are followed while the server runs.
 struct Files {
     tokens: Option<TokensFile>,
-    /// Who is let in, with these tokens.
+    /// The tokens that are accepted.
     policy: Policy,
     envoy: Option<EnvoyFiles>,
     /// What the files of Envoy's limits say.
@@ -156,7 +156,7 @@ async fn run(
     if let Some(tls) = tls {
         tokio::spawn(tls.run());
     }
-    let (front, joining) = Front::start(listeners, &config, scheme, &app, &memory, &descriptors)?;
+    let (front, joining) = FrontEnds::start(listeners, &config, scheme, &app, &memory, &descriptors)?;
     let mut stop = pin!(stop);
     let limina = tokio::select! {
         limina = open(&config, joining, &descriptors, memory_limit, service.clone(), node_metrics) => limina?,
@@ -187,13 +187,13 @@ async fn run(
     failed.map_or(Ok(()), |failed| Err(failed.into()))
 }
 
-/// What listens for clients, for other nodes and for Envoy.
-struct Front {
+/// The listeners for clients, for other nodes and for Envoy.
+struct FrontEnds {
     is_stopping: watch::Sender<bool>,
     serving: JoinHandle<()>,
 }
 
-impl Front {
+impl FrontEnds {
     /// Serves all listeners. Returns what this node needs to join the others, if it listens for them.
     fn start(
         listeners: Listeners,
@@ -202,7 +202,7 @@ impl Front {
         app: &App,
         memory: &Budget,
         descriptors: &Descriptors,
-    ) -> Result<(Front, Option<Joining>), Box<dyn Error>> {
+    ) -> Result<(FrontEnds, Option<Joining>), Box<dyn Error>> {
         let (is_stopping, stopped) = watch::channel(false);
         let stopped = move || -> Shutdown {
             let mut stopped = stopped.clone();
@@ -233,7 +233,7 @@ impl Front {
         let serving = tokio::spawn(async move {
             tokio::join!(clients, OptionFuture::from(nodes), OptionFuture::from(envoys));
         });
-        Ok((Front { is_stopping, serving }, joining))
+        Ok((FrontEnds { is_stopping, serving }, joining))
     }
 
     async fn stop(self) {

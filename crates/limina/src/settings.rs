@@ -71,25 +71,25 @@ settings! {
     log: String,
     /// Number of shards of a new data directory; it cannot be changed later [default: 64]
     #[arg(long, env = "LIMINA_SHARDS", value_name = "N")]
-    shards: Whole<1, 4096>,
+    shards: BoundedInteger<1, 4096>,
     /// Size of a journal segment [default: 64]
     #[arg(long, env = "LIMINA_JOURNAL_SEGMENT_MIB", value_name = "MIB")]
-    journal_segment_mib: Whole<1, 1024>,
+    journal_segment_mib: BoundedInteger<1, 1024>,
     /// Journal size that triggers a checkpoint [default: 1024]
     #[arg(long, env = "LIMINA_JOURNAL_MIB", value_name = "MIB")]
-    journal_mib: Whole<1, 1_048_576>,
+    journal_mib: BoundedInteger<1, 1_048_576>,
     /// Memory of one shard's new records that triggers a checkpoint [default: 64]
     #[arg(long, env = "LIMINA_CHECKPOINT_MIB", value_name = "MIB")]
-    checkpoint_mib: Whole<1, 65_536>,
+    checkpoint_mib: BoundedInteger<1, 65_536>,
     /// Memory budget of the process [default: 60 % of what the machine, the cgroup and RLIMIT_AS allow]
     #[arg(long, env = "LIMINA_MEMORY_MIB", value_name = "MIB")]
-    memory_mib: Whole<64, 16_777_216>,
+    memory_mib: BoundedInteger<64, 16_777_216>,
     /// Free disk space below which writes are rejected (StorageFull) [default: two segments, at least 64]
     #[arg(long, env = "LIMINA_STORAGE_RESERVE_MIB", value_name = "MIB")]
-    storage_reserve_mib: Whole<0, 1_048_576>,
+    storage_reserve_mib: BoundedInteger<0, 1_048_576>,
     /// Longest time that a request may wait for its shard; what would wait longer is refused (Overloaded) [default: 250]
     #[arg(long, env = "LIMINA_MAX_WAIT_MS", value_name = "MS")]
-    max_wait_ms: Whole<1, 60_000>,
+    max_wait_ms: BoundedInteger<1, 60_000>,
     /// File of limiter rules (TOML): applied at start, and again when it changes
     #[arg(long, env = "LIMINA_RULES", value_name = "FILE")]
     rules: PathBuf,
@@ -104,7 +104,7 @@ settings! {
     tokens: PathBuf,
     /// How long the audit is kept [default: 400]
     #[arg(long, env = "LIMINA_AUDIT_DAYS", value_name = "DAYS")]
-    audit_days: Whole<1, 36_500>,
+    audit_days: BoundedInteger<1, 36_500>,
     /// Without tokens: listen on any address, and let everybody in
     #[arg(
         long,
@@ -151,26 +151,26 @@ impl Settings {
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Whole<const MIN: u64, const MAX: u64>(u64);
+pub(crate) struct BoundedInteger<const MIN: u64, const MAX: u64>(u64);
 
-impl<const MIN: u64, const MAX: u64> Whole<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64> BoundedInteger<MIN, MAX> {
     pub(crate) fn get(self) -> u64 {
         self.0
     }
 }
 
-impl<const MIN: u64, const MAX: u64> TryFrom<u64> for Whole<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64> TryFrom<u64> for BoundedInteger<MIN, MAX> {
     type Error = String;
 
     fn try_from(number: u64) -> Result<Self, String> {
         match (MIN..=MAX).contains(&number) {
-            true => Ok(Whole(number)),
+            true => Ok(BoundedInteger(number)),
             false => Err(format!("must be between {MIN} and {MAX}")),
         }
     }
 }
 
-impl<const MIN: u64, const MAX: u64> FromStr for Whole<MIN, MAX> {
+impl<const MIN: u64, const MAX: u64> FromStr for BoundedInteger<MIN, MAX> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -180,7 +180,7 @@ impl<const MIN: u64, const MAX: u64> FromStr for Whole<MIN, MAX> {
     }
 }
 
-impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for Whole<MIN, MAX> {
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for BoundedInteger<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         u64::deserialize(deserializer)?.try_into().map_err(Error::custom)
     }

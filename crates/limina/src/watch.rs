@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_kind_of_change_is_noticed() {
+    async fn all_kinds_of_file_changes_are_noticed() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("rules.toml");
         fs::write(&path, ONE).unwrap();
@@ -196,7 +196,7 @@ mod tests {
     /// Kubernetes changes ConfigMaps in this way: the path leads through a directory that is a symbolic link, and the link is
     /// replaced.
     #[tokio::test]
-    async fn a_switched_link_is_noticed() {
+    async fn a_replaced_symlink_is_noticed() {
         use std::os::unix::fs::symlink;
         let home = tempfile::tempdir().unwrap();
         let place = |name: &str| home.path().join(name);
@@ -213,9 +213,9 @@ mod tests {
         check(&checked(&mut watch).await, "two");
     }
 
-    /// The first half of the file is valid by itself.
+    /// The first half of the file alone is valid.
     #[tokio::test]
-    async fn half_a_file_is_not_taken() {
+    async fn a_partly_written_file_is_not_used() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("rules.toml");
         fs::write(&path, ONE).unwrap();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read() {
+    fn unreadable_files_are_refused() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("rules.toml");
         let said = || read(&path, parse).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The clocks of the machine.
+//! Reads the clocks of the machine, so that no other file of this crate does.
 
 use limina_shard::clock::Reading;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

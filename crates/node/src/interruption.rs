@@ -66,7 +66,7 @@ impl InterruptionDetector {
         if since_monotonic.max(since_wall) > LIFE_IS_RECENT {
             self.show_life(now);
         }
-        // Whoever has seen the sign of life after an interruption also sees that it is counted.
+        // A thread that sees the sign of life after an interruption also sees that the interruption was counted.
         self.0.count.load(Ordering::Acquire)
     }
 
@@ -164,7 +164,7 @@ mod tests {
 
     /// After a suspension nothing is certain until the tenure is renewed. A node on a store of its own has no tenure to lose.
     #[test]
-    fn a_suspension_ends_what_is_certain_about_the_tenure() {
+    fn a_suspension_makes_the_tenure_uncertain() {
         for (is_alone, expect) in [(true, true), (false, false)] {
             let clocks = Clocks::new();
             let guard = match is_alone {

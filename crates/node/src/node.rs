@@ -1,4 +1,4 @@
-//! A node: starting and stopping.
+//! Starts and stops a node.
 
 use crate::{
     AddressTaken, Joining, Metrics, NodeOptions, OpenError, Service,

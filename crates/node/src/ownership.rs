@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_prepares_what_it_will_get() {
+    fn a_node_prepares_the_shards_that_it_will_get() {
         let mut planner = OwnershipPlanner::new(ME, Duration::from_secs(5));
         let place = |shard| OwnershipAction::Place { shard: ShardId(shard), at: Some(OTHER) };
         let shard = ShardId(1);
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_counts_only_if_it_shows_what_is_served() {
+    fn a_renewal_counts_only_if_it_shows_all_served_shards() {
         #[track_caller]
         fn check(view: &View, serving: &[u64], expect: bool) {
             let serving = serving.iter().map(|epoch| (SHARD, Epoch(*epoch)));

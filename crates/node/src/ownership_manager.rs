@@ -35,7 +35,7 @@ use tokio::{
 pub(crate) enum Stage {
     /// Hold a share of the shards.
     Share,
-    /// Give all shards away, and go on to tell where they are.
+    /// Give all shards away, and continue to report where they are.
     Leave,
     /// Give all shards away, and end.
     End,

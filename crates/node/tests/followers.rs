@@ -105,20 +105,20 @@ fn clocks(clocks: std::ops::RangeInclusive<u64>) -> Vec<i64> {
 }
 
 /// A node on a store of its own.
-struct Alone {
+struct SingleNode {
     memory: Arc<Memory>,
     service: Service,
     registry: Registry,
     _node: Node,
 }
 
-impl Alone {
-    async fn start() -> Alone {
-        Alone::start_with(None).await
+impl SingleNode {
+    async fn start() -> SingleNode {
+        SingleNode::start_with(None).await
     }
 
     /// With a memory budget of so many bytes.
-    async fn start_with(budget: Option<u64>) -> Alone {
+    async fn start_with(budget: Option<u64>) -> SingleNode {
         let memory = MemoryOptions { shards: 1, segment_bytes: 4 << 20, ..MemoryOptions::default() };
         let memory = Arc::new(Memory::new(&memory).expect("an empty store"));
         let mut registry = Registry::default();
@@ -130,7 +130,7 @@ impl Alone {
         let sharding = memory::sharding(1);
         let node = Node::start(service.clone(), metrics, journal, table, sharding, options).await;
         let node = node.expect("it opens");
-        Alone { memory, service, registry, _node: node }
+        SingleNode { memory, service, registry, _node: node }
     }
 
     /// The number of requests that the shard has decided.
@@ -143,8 +143,8 @@ impl Alone {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_interval_of_key_frames_acts_soon() {
-    let alone = Alone::start().await;
+async fn a_changed_interval_of_key_frames_applies_soon() {
+    let alone = SingleNode::start().await;
     let namespace = name("n");
     let clock = make(&alone.service, &namespace).await;
     let mut follower = follow(&alone.service, &namespace, None).await;
@@ -170,8 +170,8 @@ async fn begin<R>(future: &mut Pin<Box<impl Future<Output = R>>>) {
 
 /// The first follower would start what feeds all of them, but it goes while the shard looks for the stream.
 #[tokio::test(start_paused = true)]
-async fn who_follows_is_fed_when_the_first_follower_has_gone() {
-    let alone = Alone::start().await;
+async fn later_followers_are_fed_after_the_first_has_gone() {
+    let alone = SingleNode::start().await;
     let (service, namespace) = (&alone.service, name("n"));
     let often = terms().with_key_frame_every(Millis(100)).expect("valid terms");
     ask(service, &namespace, events::Command::Put { name: name("s"), terms: often }).await;
@@ -192,7 +192,7 @@ async fn who_follows_is_fed_when_the_first_follower_has_gone() {
 /// memory of one.
 #[tokio::test]
 async fn followers_share_a_key_frame_until_the_stream_changes() {
-    let alone = Alone::start().await;
+    let alone = SingleNode::start().await;
     let (service, namespace) = (&alone.service, name("n"));
     make(service, &namespace).await;
     submit(service, &namespace, 0..100).await;
@@ -236,7 +236,7 @@ async fn followers_share_a_key_frame_until_the_stream_changes() {
 
 #[tokio::test]
 async fn without_memory_for_its_key_frame_a_stream_is_not_followed() {
-    let alone = Alone::start_with(Some(64 << 20)).await;
+    let alone = SingleNode::start_with(Some(64 << 20)).await;
     let (service, namespace) = (&alone.service, name("n"));
     make(service, &namespace).await;
     let mut streams = service.memory().account(Kind::Streams);
@@ -253,29 +253,29 @@ async fn without_memory_for_its_key_frame_a_stream_is_not_followed() {
 /// Several nodes in one process, and the connections between them.
 struct Nodes {
     cluster: Arc<Cluster>,
-    between: Arc<Between>,
+    network: Arc<Network>,
 }
 
 #[derive(Default)]
-struct Between {
+struct Network {
     services: Mutex<HashMap<String, Service>>,
     /// While this is set, feeds deliver nothing.
-    are_feeds_stuck: watch::Sender<bool>,
+    are_feeds_paused: watch::Sender<bool>,
 }
 
 impl Nodes {
     fn new() -> Nodes {
         let memory = MemoryOptions { shards: SHARDS, segment_bytes: 4 << 20, ..MemoryOptions::default() };
         let cluster = Cluster::new(&memory).expect("an empty store");
-        Nodes { cluster, between: Arc::default() }
+        Nodes { cluster, network: Arc::default() }
     }
 
     async fn join(&self, number: u64) -> (Service, Node) {
         let metrics = Metrics::new();
         let service = Service::new(metrics.clone());
         let address = number.to_string();
-        self.between.services.lock().unwrap().insert(address.clone(), service.clone());
-        let peers: Arc<dyn Peers> = self.between.clone();
+        self.network.services.lock().unwrap().insert(address.clone(), service.clone());
+        let peers: Arc<dyn Peers> = self.network.clone();
         let joining = Joining { address, host: "test".into(), tenure: LONG, peers };
         let store = self.cluster.node(NodeId(number));
         let options = NodeOptions::default();
@@ -304,18 +304,18 @@ impl Nodes {
         name(&found.expect("there is one"))
     }
 
-    fn stick_feeds(&self, are_stuck: bool) {
-        self.between.are_feeds_stuck.send_replace(are_stuck);
+    fn pause_feeds(&self, are_paused: bool) {
+        self.network.are_feeds_paused.send_replace(are_paused);
     }
 }
 
-impl Between {
+impl Network {
     fn service(&self, address: &str) -> Result<Service, PeerError> {
         self.services.lock().unwrap().get(address).cloned().ok_or(PeerError::NotThere)
     }
 }
 
-impl Peers for Between {
+impl Peers for Network {
     fn who<'a>(&'a self, address: &'a str) -> PeerFuture<'a, String> {
         Box::pin(async move { Ok(self.service(address)?.cluster().me) })
     }
@@ -327,22 +327,22 @@ impl Peers for Between {
     fn follow<'a>(&'a self, address: &'a str, request: &'a FeedRequest) -> PeerFuture<'a, Box<dyn Feed>> {
         Box::pin(async move {
             let feed = self.service(address)?.feed_peer(request.clone()).await?;
-            let is_stuck = self.are_feeds_stuck.subscribe();
-            Ok(Box::new(Stickable { feed, is_stuck }) as Box<dyn Feed>)
+            let is_paused = self.are_feeds_paused.subscribe();
+            Ok(Box::new(PausableFeed { feed, is_paused }) as Box<dyn Feed>)
         })
     }
 }
 
-struct Stickable {
+struct PausableFeed {
     feed: Box<dyn Feed>,
-    is_stuck: watch::Receiver<bool>,
+    is_paused: watch::Receiver<bool>,
 }
 
-impl Feed for Stickable {
+impl Feed for PausableFeed {
     fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Vec<StreamUpdate>, FeedEnded>> + Send + '_>> {
         Box::pin(async {
             let updates = self.feed.next().await;
-            let _sender_is_gone = self.is_stuck.wait_for(|is_stuck| !is_stuck).await;
+            let _sender_is_gone = self.is_paused.wait_for(|is_paused| !is_paused).await;
             updates
         })
     }
@@ -351,7 +351,7 @@ impl Feed for Stickable {
 /// An append became durable, but the shard did not learn of it, and the effects were lost with its memory.
 #[tokio::test]
 async fn a_shard_that_reopens_sends_followers_the_changes_that_they_missed() {
-    let node = Alone::start().await;
+    let node = SingleNode::start().await;
     let namespace = name("n");
     let first = make(&node.service, &namespace).await;
     let mut follower = follow(&node.service, &namespace, None).await;
@@ -372,7 +372,7 @@ async fn a_shard_that_returns_sends_followers_the_changes_that_they_missed() {
     let first = make(&here, &namespace).await;
     let mut follower = follow(&here, &namespace, None).await;
     assert_eq!(sent_until(&mut follower, first).await, [-(first as i64)]);
-    nodes.stick_feeds(true);
+    nodes.pause_feeds(true);
     submit(&there, &namespace, 0..3).await;
     timeout(LONG, other_node.stop()).await.expect("it stops");
     assert_eq!(sent_until(&mut follower, first + 3).await, clocks(first + 1..=first + 3));
@@ -388,13 +388,13 @@ async fn a_clock_ahead_of_this_node_is_not_mistaken_for_one_ahead_of_the_stream(
     let first = make(&here, &namespace).await;
     let mut old = follow(&here, &namespace, None).await;
     assert_eq!(sent_until(&mut old, first).await, [-(first as i64)]);
-    nodes.stick_feeds(true);
+    nodes.pause_feeds(true);
     submit(&there, &namespace, 0..5).await;
     // The client has received three changes from the owner, and returns to a node that has received none.
     let mut resumed = follow(&here, &namespace, Some(first + 3)).await;
     let mut new = follow(&here, &namespace, None).await;
     assert_eq!(sent_until(&mut new, first + 5).await, [-(first as i64 + 5)]);
-    nodes.stick_feeds(false);
+    nodes.pause_feeds(false);
     assert_eq!(sent_until(&mut resumed, first + 5).await, clocks(first + 4..=first + 5));
     assert_eq!(sent_until(&mut old, first + 5).await, clocks(first + 1..=first + 5));
     // The stream has not reached this clock.
@@ -404,7 +404,7 @@ async fn a_clock_ahead_of_this_node_is_not_mistaken_for_one_ahead_of_the_stream(
 
 #[tokio::test]
 async fn a_new_follower_gets_a_current_key_frame_and_nothing_of_the_past() {
-    let node = Alone::start().await;
+    let node = SingleNode::start().await;
     let namespace = name("n");
     let first = make(&node.service, &namespace).await;
     let _other = follow(&node.service, &namespace, None).await;
@@ -415,7 +415,7 @@ async fn a_new_follower_gets_a_current_key_frame_and_nothing_of_the_past() {
 
 #[tokio::test]
 async fn a_follower_that_is_behind_gets_the_changes_that_are_kept() {
-    let node = Alone::start().await;
+    let node = SingleNode::start().await;
     let namespace = name("n");
     let first = make(&node.service, &namespace).await;
     let mut slow = follow(&node.service, &namespace, None).await;
@@ -435,7 +435,7 @@ async fn a_follower_that_is_behind_gets_the_changes_that_are_kept() {
 
 #[tokio::test]
 async fn a_follower_whose_changes_are_gone_gets_a_key_frame() {
-    let node = Alone::start().await;
+    let node = SingleNode::start().await;
     let namespace = name("n");
     let first = make(&node.service, &namespace).await;
     let mut slow = follow(&node.service, &namespace, Some(first)).await;
@@ -449,7 +449,7 @@ async fn a_follower_whose_changes_are_gone_gets_a_key_frame() {
 /// A front end polls its follower for 15 s, sends a keep-alive to its client, and polls again.
 #[tokio::test(start_paused = true)]
 async fn a_follower_whose_shard_stays_away_ends_however_often_it_is_asked() {
-    let node = Alone::start().await;
+    let node = SingleNode::start().await;
     let namespace = name("n");
     let first = make(&node.service, &namespace).await;
     submit(&node.service, &namespace, 0..3).await;
@@ -470,7 +470,7 @@ async fn a_follower_whose_shard_stays_away_ends_however_often_it_is_asked() {
 /// After a restart, all followers return at the same time.
 #[tokio::test]
 async fn many_followers_cost_the_shard_about_as_much_as_one() {
-    let node = Alone::start().await;
+    let node = SingleNode::start().await;
     let namespace = name("n");
     let first = make(&node.service, &namespace).await;
     submit(&node.service, &namespace, 0..3_000).await;

@@ -78,7 +78,7 @@ async fn eventually(mut is_met: impl FnMut() -> bool) {
 
 /// The tenure is renewed even while a claim hangs.
 #[tokio::test]
-async fn a_claim_that_hangs_holds_up_no_renewal() {
+async fn a_hanging_claim_delays_no_renewal() {
     let store = Arc::new(CountingStore::new(&cluster(), Some(Hanging::Claims)));
     let _node = join(store.clone(), "here").await.expect("the address is free");
     eventually(|| store.claims.load(Ordering::SeqCst) > 0).await;
@@ -89,7 +89,7 @@ async fn a_claim_that_hangs_holds_up_no_renewal() {
 
 /// Work in the background has much time, since no client waits for it. A node that stops does not wait for it either.
 #[tokio::test]
-async fn a_filter_that_cannot_be_read_holds_up_no_stop() {
+async fn an_unreadable_filter_delays_no_stop() {
     let store = Arc::new(CountingStore::new(&cluster(), Some(Hanging::Filters)));
     let node = join(store.clone(), "here").await.expect("the address is free");
     eventually(|| store.filters.load(Ordering::SeqCst) > 0).await;
@@ -157,7 +157,7 @@ async fn a_tenure_is_in_doubt_as_soon_as_its_session_has_ended() {
 /// The process stands still until long after its tenure has expired, and no other node takes its shards: they are as they were, and what is held
 /// has its full ttl.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_stood_still_goes_on_with_the_shards_that_it_still_owns() {
+async fn a_node_that_stood_still_keeps_the_shards_that_it_still_owns() {
     const TTL: u64 = 3_000;
     let cluster = cluster();
     let service = Service::new(Metrics::new());
@@ -291,7 +291,7 @@ async fn a_node_that_leaves_is_a_member_until_it_stops() {
 #[tokio::test]
 async fn a_shard_is_prepared_before_it_is_handed_over() {
     let cluster = cluster();
-    // A tenure that ends on a busy machine would leave shards to be taken over, which nobody prepares.
+    // On a busy machine a tenure could end. Then its shards would be taken over, unprepared.
     let join = async |node: u64, address: &str, metrics: &Metrics| {
         let peers = StubPeers { is_served: true, ..StubPeers::default() };
         let joining = join_as(cluster.node(NodeId(node)), address, DEADLINE, peers, metrics.clone());

@@ -4,7 +4,7 @@ use limina_node::Metrics;
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
 #[test]
-fn the_names_of_metrics_stay() {
+fn metric_names_are_stable() {
     let mut registry = Registry::default();
     Metrics::new().register(&mut registry);
     let mut text = String::new();

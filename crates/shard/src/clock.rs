@@ -112,7 +112,7 @@ mod tests {
 
     /// The wall clock of the next owner is an hour ahead, or an hour behind.
     #[test]
-    fn goes_on_where_another_process_was() {
+    fn continues_from_the_time_of_another_process() {
         for (wall, after_a_minute) in [(3_700 * S, 163_000), (50 * S, 157_000)] {
             let mut clock = ShardClock::go_on(Time(100_000), at(7 * S, wall));
             assert_eq!(clock.time(), Time(100_000));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn is_held_where_the_shard_is_but_not_far_behind_the_wall_clock() {
+    fn is_held_back_but_not_far_behind_the_wall_clock() {
         let mut clock = ShardClock::start(Time(0), at(0, 100 * S));
         clock.advance(at(S, 101 * S));
         clock.hold(Time(100_600));

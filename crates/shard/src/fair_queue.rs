@@ -79,9 +79,9 @@ pub enum Verdict {
     Stop,
 }
 
-/// What [`FairQueue::take`] removed.
+/// The requests that [`FairQueue::take`] removed from the queue.
 #[derive(Debug)]
-pub struct Taken<I> {
+pub struct TakenRequests<I> {
     /// Requests to begin, in this order.
     pub begin: Vec<I>,
     /// Requests that are not to be begun, and have paid nothing.
@@ -166,8 +166,8 @@ impl<I> FairQueue<I> {
 
     /// Takes requests in the order of turns, until `judge` stops it, the round has its size, or nothing is left. Each request
     /// that was not taken before, and could be taken now, is judged.
-    pub fn take(&mut self, size: RoundSize, mut judge: impl FnMut(&I) -> Verdict) -> Taken<I> {
-        let mut taken = Taken { begin: Vec::new(), dropped: Vec::new() };
+    pub fn take(&mut self, size: RoundSize, mut judge: impl FnMut(&I) -> Verdict) -> TakenRequests<I> {
+        let mut taken = TakenRequests { begin: Vec::new(), dropped: Vec::new() };
         let mut work = 0;
         'turns: while let Some(namespace) = self.turns.front() {
             let is_alone = self.turns.len() == 1;

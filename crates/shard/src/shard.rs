@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_to_sweep_does_not_hold_up_a_stop() {
+    fn pending_sweeps_do_not_delay_a_stop() {
         let mut shard = open_with_a_sweep();
         assert!(matches!(shard.poll(Time(1)), Some(Output::Fetch(_))), "it sweeps while there is time");
 

@@ -117,7 +117,7 @@ fn clients_have_their_turn_between_slices() {
 }
 
 #[test]
-fn what_is_due_at_one_instant_is_not_parted() {
+fn timers_of_one_instant_are_not_split() {
     check(&[(10, 10)], 100, (100, 0));
     check(&[(10, 10), (20, 3)], 100, (19, 3));
     check(&[(9, 1), (10, 10), (20, 3)], 100, (9, 13));
@@ -132,14 +132,14 @@ fn clients_wait_where_time_would_lag_too_far_behind() {
 }
 
 #[test]
-fn a_batch_is_not_held_up_by_all_that_is_due() {
+fn a_batch_does_not_wait_for_all_due_timers() {
     let mut shard = shard(options(), &[(10, 3), (20, 3), (30, 3), (40, 3)]);
     assert!(matches!(shard.poll(Time(BEGIN + 100)), Some(Output::Append { .. })));
     assert_eq!(shard.engine().unwrap().stats().timers, 6, "as many are left for the next ones");
 }
 
 #[test]
-fn a_shard_that_lags_says_so_once() {
+fn a_lagging_shard_reports_it_once() {
     let mut shard = shard(Options { max_batch: 3, ..options() }, &[(10, 3), (20, 3), (30, 3)]);
     let now = Time(BEGIN + 100);
     assert!(matches!(shard.poll(now), Some(Output::Append { .. })));
@@ -153,7 +153,7 @@ fn a_shard_that_lags_says_so_once() {
 
 /// The disk fills up when only some of what is due at one instant is stored. Until there is space, nobody reads that instant.
 #[test]
-fn an_instant_that_a_full_disk_has_parted_is_not_read() {
+fn an_instant_that_is_partly_stored_is_not_read() {
     let mut stored = BTreeMap::new();
     let mut shard = stored_shard(options(), &[(10, 5)], &mut stored);
     let now = BEGIN + 100;

@@ -111,7 +111,7 @@ fn an_interruption_gives_everything_held_its_full_ttl() {
 }
 
 #[test]
-fn time_that_stands_still_goes_on_standing_still_after_an_interruption() {
+fn stopped_time_stays_stopped_after_an_interruption() {
     let mut shard = shard(Opening::Interrupted, true);
     let later = OPENED + 10 * TTL;
     shard.handle_interruption(Time(later));

@@ -146,7 +146,7 @@ fn a_check_with_many_rules_ends_the_turn_of_its_namespace() {
 /// While the store does not answer, what waits is rejected, also a batch between two slices. The work of its namespace that waited
 /// for the end of the batch goes on.
 #[test]
-fn a_batch_that_is_rejected_between_two_slices_holds_up_nothing() {
+fn a_batch_that_is_rejected_between_two_slices_blocks_nothing() {
     let mut bench = bench();
     bench.ask("red", limit("a"));
     let user = KeyValues::new(vec![("user", Value::<&str>::Integer(1))]).unwrap();

@@ -2,13 +2,13 @@
 //! few milliseconds, so that most happens at a boundary. The open decisions and their parts are read again and again. A failing
 //! case is reduced to the shortest script that still fails.
 
-use crate::harness::{self, Bench, Step, What};
+use crate::harness::{self, Bench, Step, StepKind};
 use limina_engine::{Name, Request};
 use limina_sim::{model::is_batch, parts::Parts, random::Random, workload::DecisionWorkload};
 
 #[derive(Debug, Clone)]
 enum DecisionStep {
-    Usual(What),
+    Usual(StepKind),
     /// All parts are read, with the events of these streams, and compared with the decisions.
     Parts(Vec<Name>),
 }
@@ -25,7 +25,7 @@ fn long_scripts() {
 
 fn script(random: &mut Random, length: usize) -> (usize, Vec<Step<DecisionStep>>) {
     let mut workload = DecisionWorkload::new(random);
-    let ask = |command| DecisionStep::Usual(What::ask(harness::plain(command)));
+    let ask = |command| DecisionStep::Usual(StepKind::ask(harness::plain(command)));
     let setup = workload.setup(random).into_iter();
     let mut steps: Vec<Step<DecisionStep>> =
         setup.map(|command| Step { wait: 0, what: ask(command) }).collect();
@@ -33,9 +33,9 @@ fn script(random: &mut Random, length: usize) -> (usize, Vec<Step<DecisionStep>>
         let span = *random.pick(workload.spans());
         let wait = harness::wait_about(random, span);
         let what = match random.below(60) {
-            0..=2 => DecisionStep::Usual(What::Seal),
-            3 => DecisionStep::Usual(What::Reopen),
-            4 => DecisionStep::Usual(What::EndWaits),
+            0..=2 => DecisionStep::Usual(StepKind::Seal),
+            3 => DecisionStep::Usual(StepKind::Reopen),
+            4 => DecisionStep::Usual(StepKind::EndWaits),
             5..=8 => ask(random.pick(&workload.looks()).clone()),
             9..=12 => DecisionStep::Parts(workload.streams().collect()),
             _ => {
@@ -43,7 +43,7 @@ fn script(random: &mut Random, length: usize) -> (usize, Vec<Step<DecisionStep>>
                 let request = harness::request(random, command, 6);
                 // A batch would have to be the same under the same key.
                 let idempotency = request.idempotency.clone().filter(|_| !is_batch(&request));
-                DecisionStep::Usual(What::ask(Request { idempotency, ..request }))
+                DecisionStep::Usual(StepKind::ask(Request { idempotency, ..request }))
             }
         };
         steps.push(Step { wait, what });

@@ -7,7 +7,7 @@ use limina_engine::{Command, Page, Request};
 use limina_sim::{random::Random, workload::EventWorkload};
 
 #[derive(Debug, Clone)]
-enum What {
+enum StepKind {
     Ask(Box<Request>),
     /// The batch ends, and is stored.
     Seal,
@@ -28,7 +28,7 @@ fn long_scripts() {
     harness::check(60, act, |random| script(random, &[10, 100, 1_000], 600));
 }
 
-fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<What>>) {
+fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<StepKind>>) {
     let mut happenings = EventWorkload::with_spans(random, spans);
     let mut steps = Vec::new();
     while steps.len() < length {
@@ -41,15 +41,15 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
             _ => random.below(2 * span),
         };
         let what = match random.below(80) {
-            0..=3 => What::Seal,
-            4..=5 => What::Reopen,
-            6 if random.one_in(2) => What::Ask(Box::new(harness::plain(Command::DeleteNamespace))),
-            7 => What::Ask(Box::new(harness::plain(Command::ListNamespaces(
+            0..=3 => StepKind::Seal,
+            4..=5 => StepKind::Reopen,
+            6 if random.one_in(2) => StepKind::Ask(Box::new(harness::plain(Command::DeleteNamespace))),
+            7 => StepKind::Ask(Box::new(harness::plain(Command::ListNamespaces(
                 Page::new(None, 10).expect("a small page"),
             )))),
             _ => {
                 let command = Command::Events(happenings.command(random));
-                What::Ask(Box::new(harness::request(random, command, 6)))
+                StepKind::Ask(Box::new(harness::request(random, command, 6)))
             }
         };
         steps.push(Step { wait, what });
@@ -57,13 +57,13 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
     (1, steps)
 }
 
-fn act(bench: &mut Bench, what: &What) -> Result<(), String> {
+fn act(bench: &mut Bench, what: &StepKind) -> Result<(), String> {
     match what {
-        What::Ask(request) => {
+        StepKind::Ask(request) => {
             bench.ask(request)?;
         }
-        What::Seal => bench.seal(),
-        What::Reopen => bench.reopen()?,
+        StepKind::Seal => bench.seal(),
+        StepKind::Reopen => bench.reopen()?,
     }
     Ok(())
 }

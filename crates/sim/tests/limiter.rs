@@ -11,7 +11,7 @@ use limina_engine::{
 use limina_sim::{random::Random, workload::LimiterWorkload};
 
 #[derive(Debug, Clone)]
-enum What {
+enum StepKind {
     Ask(Box<Request>),
     /// A check. If it is refused, the same check is repeated as a dry run just before `retry_after` has passed, and
     /// just after.
@@ -50,12 +50,12 @@ fn crowded_windows() {
     });
 }
 
-fn script(random: &mut Random, mut limits: LimiterWorkload, length: usize) -> (usize, Vec<Step<What>>) {
+fn script(random: &mut Random, mut limits: LimiterWorkload, length: usize) -> (usize, Vec<Step<StepKind>>) {
     let namespace = Name::new("n").unwrap();
     let ask = |command, idempotency| {
-        What::Ask(Box::new(Request { idempotency, ..Request::new(namespace.clone(), command) }))
+        StepKind::Ask(Box::new(Request { idempotency, ..Request::new(namespace.clone(), command) }))
     };
-    let mut steps: Vec<Step<What>> =
+    let mut steps: Vec<Step<StepKind>> =
         (0..2).map(|_| Step { wait: 0, what: ask(Command::Limiter(limits.rule(random)), None) }).collect();
     while steps.len() < length {
         let per = *random.pick(limits.spans());
@@ -69,30 +69,30 @@ fn script(random: &mut Random, mut limits: LimiterWorkload, length: usize) -> (u
         };
         let command = limits.command(random);
         let what = match (random.below(60), &command) {
-            (0, _) => What::Walk(1 + random.below(3) as usize),
-            (1..=3, _) => What::Seal,
-            (4, _) => What::Reopen,
-            (5, _) if random.one_in(4) => What::Ask(Box::new(harness::plain(Command::DeleteNamespace))),
+            (0, _) => StepKind::Walk(1 + random.below(3) as usize),
+            (1..=3, _) => StepKind::Seal,
+            (4, _) => StepKind::Reopen,
+            (5, _) if random.one_in(4) => StepKind::Ask(Box::new(harness::plain(Command::DeleteNamespace))),
             (_, limiter::Command::Check(check)) if !check.dry_run() && random.one_in(3) => {
-                What::Retry(check.entries().to_vec())
+                StepKind::Retry(check.entries().to_vec())
             }
-            _ => What::Ask(Box::new(harness::request(random, Command::Limiter(command), 8))),
+            _ => StepKind::Ask(Box::new(harness::request(random, Command::Limiter(command), 8))),
         };
         steps.push(Step { wait, what });
     }
     (*random.pick(&[1, 2, 4_096]), steps)
 }
 
-fn act(bench: &mut Bench, what: &What) -> Result<(), String> {
+fn act(bench: &mut Bench, what: &StepKind) -> Result<(), String> {
     match what {
-        What::Ask(request) => bench.ask(request).map(|_| ()),
-        What::Retry(entries) => retry(bench, entries),
-        What::Walk(limit) => walk(bench, *limit),
-        What::Seal => {
+        StepKind::Ask(request) => bench.ask(request).map(|_| ()),
+        StepKind::Retry(entries) => retry(bench, entries),
+        StepKind::Walk(limit) => walk(bench, *limit),
+        StepKind::Seal => {
             bench.seal();
             Ok(())
         }
-        What::Reopen => bench.reopen(),
+        StepKind::Reopen => bench.reopen(),
     }
 }
 

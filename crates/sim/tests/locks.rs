@@ -2,7 +2,7 @@
 //! a few milliseconds, so that most happens at a boundary. After every step all grants are read. A failing case is
 //! reduced to the shortest script that still fails.
 
-use crate::harness::{self, Bench, Step, What};
+use crate::harness::{self, Bench, Step, StepKind};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
     locks::{self, GrantInfo, Mode, Reply},
@@ -24,7 +24,7 @@ fn long_scripts() {
     harness::check(60, act, |random| script(random, &[100, 150, 1_000], 600));
 }
 
-fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<What>>) {
+fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step<StepKind>>) {
     let mut doors = LockWorkload::with_spans(random, spans);
     let mut steps = Vec::new();
     // The last requests for locks that had an idempotency key.
@@ -33,20 +33,20 @@ fn script(random: &mut Random, spans: &[u64], length: usize) -> (usize, Vec<Step
         let span = *random.pick(doors.spans());
         let wait = harness::wait_about(random, span);
         let what = match random.below(80) {
-            0..=3 => What::Seal,
-            4 => What::Reopen,
-            5 => What::EndWaits,
-            6 if random.one_in(2) => What::ask(harness::plain(Command::DeleteNamespace)),
-            7 => {
-                What::ask(harness::plain(Command::ListNamespaces(Page::new(None, 10).expect("a small page"))))
-            }
-            8..=11 if !asked.is_empty() => What::ask(again(&mut doors, random, &asked)),
+            0..=3 => StepKind::Seal,
+            4 => StepKind::Reopen,
+            5 => StepKind::EndWaits,
+            6 if random.one_in(2) => StepKind::ask(harness::plain(Command::DeleteNamespace)),
+            7 => StepKind::ask(harness::plain(Command::ListNamespaces(
+                Page::new(None, 10).expect("a small page"),
+            ))),
+            8..=11 if !asked.is_empty() => StepKind::ask(again(&mut doors, random, &asked)),
             _ => {
                 let command = Command::Locks(doors.command(random));
-                What::ask(harness::request(random, command, 6))
+                StepKind::ask(harness::request(random, command, 6))
             }
         };
-        if let What::Ask(request) = &what
+        if let StepKind::Ask(request) = &what
             && let (Command::Locks(locks::Command::Acquire(_)), Some(_)) =
                 (&request.command, &request.idempotency)
         {
@@ -68,7 +68,7 @@ fn again(doors: &mut LockWorkload, random: &mut Random, asked: &[Request]) -> Re
     }
 }
 
-fn act(bench: &mut Bench, what: &What) -> Result<(), String> {
+fn act(bench: &mut Bench, what: &StepKind) -> Result<(), String> {
     bench.act(what)?;
     look(bench)
 }

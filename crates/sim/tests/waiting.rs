@@ -22,10 +22,10 @@ const SPAN: u64 = 50;
 
 /// What a request wants: what its checks take, and locks.
 #[derive(Debug, Clone, PartialEq)]
-struct Wanted {
+struct RequestSpec {
     kind: Kind,
     id: String,
-    checks: Vec<Wish>,
+    checks: Vec<CheckSpec>,
     locks: Vec<(i64, bool)>,
     wait: u64,
 }
@@ -39,7 +39,7 @@ enum Kind {
 
 /// What one check is about.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Wish {
+struct CheckSpec {
     queue: Option<i64>,
     /// Whether an override applies to it, if it is about the queue [`OVERRIDDEN`].
     is_special: bool,
@@ -71,7 +71,7 @@ struct Limits {
 
 const LIMITS: Limits = Limits { all: 5, queue: 2, special: 2, rate: 3 };
 
-impl Wish {
+impl CheckSpec {
     /// The groups in which the check counts, and whether the limit of each applies to it.
     fn groups(&self) -> Vec<(Group, bool)> {
         let mut groups = vec![(Group::All, true)];
@@ -87,7 +87,7 @@ impl Wish {
 
 /// How a request ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Told {
+enum Ending {
     Granted,
     Refused,
     /// The same request has taken its place.
@@ -95,7 +95,7 @@ enum Told {
     Waits,
 }
 
-/// What stands in the way of a request.
+/// The things that block a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Obstacles {
     /// A lock, or a limit without a window.
@@ -108,12 +108,12 @@ struct Obstacles {
 struct Model {
     limits: Limits,
     now: u64,
-    holders: Vec<Wanted>,
+    holders: Vec<RequestSpec>,
     /// What windows have let pass: when, which, and how much.
     passed: Vec<(u64, Group, u64)>,
     /// In the order of arrival, each with the number of the step that is answered, and when its wait ends.
-    waiters: Vec<(Wanted, usize, u64)>,
-    told: Vec<(usize, Told)>,
+    waiters: Vec<(RequestSpec, usize, u64)>,
+    told: Vec<(usize, Ending)>,
 }
 
 impl Model {
@@ -132,8 +132,8 @@ impl Model {
     }
 
     /// What a request counts for in a group.
-    fn counted(wanted: &Wanted, group: Group) -> u64 {
-        let counts = |wish: &&Wish| wish.groups().iter().any(|(other, _)| *other == group);
+    fn counted(wanted: &RequestSpec, group: Group) -> u64 {
+        let counts = |wish: &&CheckSpec| wish.groups().iter().any(|(other, _)| *other == group);
         wanted.checks.iter().filter(counts).map(|wish| wish.hits).sum()
     }
 
@@ -151,16 +151,16 @@ impl Model {
     }
 
     /// Whether the request waits in the queue of a group, if its locks are free. What takes nothing waits for nothing.
-    fn stands_in(wanted: &Wanted, group: Group) -> bool {
+    fn stands_in(wanted: &RequestSpec, group: Group) -> bool {
         let takes = wanted.checks.iter().filter(|wish| wish.hits > 0);
-        takes.flat_map(Wish::groups).any(|(other, is_limit)| is_limit && other == group)
+        takes.flat_map(CheckSpec::groups).any(|(other, is_limit)| is_limit && other == group)
     }
 
     /// Asks the limits. The checks are asked in order, and each counts for those behind it, unless a window refuses it: then the
     /// request is refused whatever the others say, as soon as nothing blocks it.
     fn ask_limits(
         &self,
-        wanted: &Wanted,
+        wanted: &RequestSpec,
         used: impl Fn(Group) -> u64,
         is_behind: impl Fn(Group) -> bool,
     ) -> Obstacles {
@@ -187,13 +187,13 @@ impl Model {
     }
 
     /// Whether the limits would let the request pass if nothing were in use.
-    fn is_possible(&self, wanted: &Wanted) -> bool {
+    fn is_possible(&self, wanted: &RequestSpec) -> bool {
         self.ask_limits(wanted, |_| 0, |_| false) == Obstacles { is_blocked: false, is_limited: false }
     }
 
-    fn is_locked(&self, wanted: &Wanted, earlier: usize) -> bool {
+    fn is_locked(&self, wanted: &RequestSpec, earlier: usize) -> bool {
         let is_locked = |lock: &(i64, bool)| {
-            let conflicts = |other: &Wanted| {
+            let conflicts = |other: &RequestSpec| {
                 other.locks.iter().any(|(key, shared)| *key == lock.0 && !(*shared && lock.1))
             };
             let earlier = self.waiters[..earlier].iter().map(|(waiter, ..)| waiter);
@@ -202,8 +202,8 @@ impl Model {
         wanted.locks.iter().any(is_locked)
     }
 
-    /// What stands in the way of a request if only the first `earlier` of the waiting requests came before it.
-    fn obstacles(&self, wanted: &Wanted, earlier: usize) -> Obstacles {
+    /// The things that block a request if only the first `earlier` of the waiting requests came before it.
+    fn obstacles(&self, wanted: &RequestSpec, earlier: usize) -> Obstacles {
         // A request that waits for a lock blocks nobody in the queues of slots.
         let is_behind = |group: Group| {
             let earlier = self.waiters[..earlier].iter().enumerate();
@@ -215,38 +215,38 @@ impl Model {
         obstacles
     }
 
-    fn hold(&mut self, wanted: Wanted) {
+    fn hold(&mut self, wanted: RequestSpec) {
         for wish in &wanted.checks {
             self.passed.extend(wish.rate.map(|rate| (self.now, Group::Rate(rate), wish.hits)));
         }
         self.holders.push(wanted);
     }
 
-    fn ask(&mut self, step: usize, wanted: Wanted) -> Told {
+    fn ask(&mut self, step: usize, wanted: RequestSpec) -> Ending {
         if let Some(place) = self.waiters.iter().position(|(waiter, ..)| waiter.id == wanted.id) {
             let (_, earlier, _) = self.waiters[place];
-            self.told.push((earlier, Told::Replaced));
+            self.told.push((earlier, Ending::Replaced));
             if wanted.wait == 0 {
                 self.waiters.remove(place);
                 self.grant();
-                return Told::Refused;
+                return Ending::Refused;
             }
             self.waiters[place] = (wanted.clone(), step, self.now + wanted.wait);
-            return Told::Waits;
+            return Ending::Waits;
         }
         match self.obstacles(&wanted, self.waiters.len()) {
             Obstacles { is_blocked: false, is_limited: false } => {
                 self.hold(wanted);
-                Told::Granted
+                Ending::Granted
             }
             Obstacles { is_blocked: true, is_limited: false }
                 if wanted.wait > 0 && self.is_possible(&wanted) =>
             {
                 let until = self.now + wanted.wait;
                 self.waiters.push((wanted, step, until));
-                Told::Waits
+                Ending::Waits
             }
-            _ => Told::Refused,
+            _ => Ending::Refused,
         }
     }
 
@@ -257,7 +257,7 @@ impl Model {
         }
         if let Some(place) = self.waiters.iter().position(|(waiter, ..)| waiter.id == id) {
             let (_, step, _) = self.waiters.remove(place);
-            self.told.push((step, Told::Refused));
+            self.told.push((step, Ending::Refused));
         }
         self.grant();
     }
@@ -268,7 +268,7 @@ impl Model {
             let due = (0..self.waiters.len()).filter(|place| self.waiters[*place].2 <= now);
             let Some(place) = due.min_by_key(|place| (self.waiters[*place].2, *place)) else { return };
             let (_, step, _) = self.waiters.remove(place);
-            self.told.push((step, Told::Refused));
+            self.told.push((step, Ending::Refused));
             self.grant();
         }
     }
@@ -285,7 +285,7 @@ impl Model {
             let waiter = &self.waiters[place].0;
             let is_granted = self.is_possible(waiter) && !self.obstacles(waiter, place).is_limited;
             let (waiter, step, _) = self.waiters.remove(place);
-            self.told.push((step, if is_granted { Told::Granted } else { Told::Refused }));
+            self.told.push((step, if is_granted { Ending::Granted } else { Ending::Refused }));
             if is_granted {
                 self.hold(waiter);
             }
@@ -298,7 +298,7 @@ struct Bench {
     now: Time,
     /// The steps whose requests wait.
     waiting: BTreeMap<WaitId, usize>,
-    told: Vec<(usize, Told)>,
+    told: Vec<(usize, Ending)>,
 }
 
 impl Bench {
@@ -332,7 +332,7 @@ impl Bench {
         }
     }
 
-    fn ask(&mut self, step: usize, command: Command) -> Told {
+    fn ask(&mut self, step: usize, command: Command) -> Ending {
         let mut job = Job::new(Request::new(name("n"), command));
         let mut fetched = Fetched::default();
         let applied = loop {
@@ -346,10 +346,10 @@ impl Bench {
             }
         };
         let told = match applied {
-            Applied::Done { outcome, .. } => told(&outcome),
+            Applied::Done { outcome, .. } => ending_of(&outcome),
             Applied::Waiting(id) => {
                 self.waiting.insert(id, step);
-                Told::Waits
+                Ending::Waits
             }
             Applied::Unfinished => unreachable!("no batch is sent"),
         };
@@ -363,23 +363,23 @@ impl Bench {
         }
         for (id, outcome) in self.engine.take_completions() {
             let step = self.waiting.remove(&id).expect("it waited");
-            self.told.push((step, told(&outcome)));
+            self.told.push((step, ending_of(&outcome)));
         }
         let namespace = name("n");
         assert_eq!(self.engine.usage(&namespace), self.engine.recount(&namespace), "the usage");
     }
 }
 
-fn told(outcome: &Outcome) -> Told {
+fn ending_of(outcome: &Outcome) -> Ending {
     match outcome.code() {
-        "Ok" => Told::Granted,
-        "OperationWaits" => Told::Replaced,
-        "LimitReached" | "Refused" | "LockHeld" | "LockWaitTimeout" => Told::Refused,
+        "Ok" => Ending::Granted,
+        "OperationWaits" => Ending::Replaced,
+        "LimitReached" | "Refused" | "LockHeld" | "LockWaitTimeout" => Ending::Refused,
         other => panic!("{other}: {outcome:?}"),
     }
 }
 
-fn command(wanted: &Wanted, step: usize) -> Command {
+fn command(wanted: &RequestSpec, step: usize) -> Command {
     let id = name(&wanted.id);
     let wait = Millis(wanted.wait);
     let locks = wanted.locks.iter().map(|(key, shared)| Lock {
@@ -407,7 +407,7 @@ fn command(wanted: &Wanted, step: usize) -> Command {
     }
 }
 
-fn release(wanted: &Wanted) -> Command {
+fn release(wanted: &RequestSpec) -> Command {
     let id = name(&wanted.id);
     match wanted.kind {
         Kind::Lease => Command::Limiter(limiter::Command::ReleaseLease { id: id.clone(), session: Some(id) }),
@@ -417,7 +417,7 @@ fn release(wanted: &Wanted) -> Command {
 }
 
 /// The hang-up of the request of this step.
-fn hang_up(wanted: &Wanted, step: usize) -> Command {
+fn hang_up(wanted: &RequestSpec, step: usize) -> Command {
     let id = name(&wanted.id);
     match wanted.kind {
         Kind::Lease => Command::Limiter(limiter::Command::AbandonLease(id)),
@@ -429,13 +429,13 @@ fn hang_up(wanted: &Wanted, step: usize) -> Command {
     }
 }
 
-fn wish(random: &mut Random, least: u64) -> Wish {
+fn wish(random: &mut Random, least: u64) -> CheckSpec {
     let queue = (!random.one_in(4)).then(|| random.below(3) as i64);
     let rate = (queue.is_none() || random.one_in(3)).then(|| random.below(2) as i64);
-    Wish { queue, is_special: random.one_in(2), rate, hits: least + random.below(3 - least) }
+    CheckSpec { queue, is_special: random.one_in(2), rate, hits: least + random.below(3 - least) }
 }
 
-fn wanted(random: &mut Random, step: usize) -> Wanted {
+fn wanted(random: &mut Random, step: usize) -> RequestSpec {
     let kind = *random.pick(&[Kind::Lease, Kind::Lock, Kind::Decision, Kind::Decision]);
     let checks = match kind {
         Kind::Lease => vec![wish(random, 1)],
@@ -454,14 +454,14 @@ fn wanted(random: &mut Random, step: usize) -> Wanted {
         locks.push((0, false));
     }
     let wait = if random.one_in(3) { 0 } else { 1 + random.below(40) };
-    Wanted { kind, id: format!("r{step}"), checks, locks, wait }
+    RequestSpec { kind, id: format!("r{step}"), checks, locks, wait }
 }
 
 fn play(seed: u64) {
     let mut random = Random::new(seed);
     let mut bench = Bench::new();
     let mut model = Model::new(bench.now.0);
-    let mut asked: Vec<(usize, Wanted)> = Vec::new();
+    let mut asked: Vec<(usize, RequestSpec)> = Vec::new();
     for step in 0..80 {
         let span = if random.one_in(3) { random.below(30) } else { 0 };
         bench.pass(span);
@@ -476,7 +476,7 @@ fn play(seed: u64) {
                 let holder = random.pick(&model.holders).clone();
                 let answer = bench.ask(step, release(&holder));
                 model.end(&holder.id, true);
-                (answer, Told::Granted)
+                (answer, Ending::Granted)
             }
             16 | 17 if !model.waiters.is_empty() => {
                 let (waiter, first, _) = random.pick(&model.waiters).clone();
@@ -486,16 +486,16 @@ fn play(seed: u64) {
                 };
                 let answer = bench.ask(step, command);
                 model.end(&waiter.id, false);
-                (answer, Told::Granted)
+                (answer, Ending::Granted)
             }
             // The same decision again, while it waits or when it was refused.
             18 if asked.iter().any(|(_, wanted)| wanted.kind == Kind::Decision) => {
                 let decisions: Vec<_> =
                     asked.iter().filter(|(_, wanted)| wanted.kind == Kind::Decision).collect();
                 let (_, before) = *random.pick(&decisions);
-                let again = Wanted { wait: random.below(2) * 25, ..before.clone() };
+                let again = RequestSpec { wait: random.below(2) * 25, ..before.clone() };
                 match model.holders.iter().any(|holder| holder.id == again.id) {
-                    true => (bench.ask(step, command(&again, step)), Told::Granted),
+                    true => (bench.ask(step, command(&again, step)), Ending::Granted),
                     // An ended decision cannot be made again.
                     false if model.waiters.iter().all(|(waiter, ..)| waiter.id != again.id) => continue,
                     false => (bench.ask(step, command(&again, step)), model.ask(step, again)),
@@ -521,7 +521,7 @@ fn play(seed: u64) {
                     }
                 });
                 model.grant();
-                (Told::Granted, Told::Granted)
+                (Ending::Granted, Ending::Granted)
             }
         };
         assert_eq!(answer, expected, "seed {seed}, step {step}: {asked:?}");
@@ -529,7 +529,7 @@ fn play(seed: u64) {
     }
     // Nobody waits for ever: as the holders leave, every request has its turn.
     while let Some(holder) = model.holders.first().cloned() {
-        assert_eq!(bench.ask(usize::MAX, release(&holder)), Told::Granted);
+        assert_eq!(bench.ask(usize::MAX, release(&holder)), Ending::Granted);
         model.end(&holder.id, true);
         compare(&mut bench, &mut model, format_args!("seed {seed}, at the end: {asked:?}"));
     }
@@ -564,7 +564,7 @@ fn rule(text: &str, group_by: &[&str], limit: u64) -> NewRule {
     }
 }
 
-fn about(wish: &Wish) -> KeyValues {
+fn about(wish: &CheckSpec) -> KeyValues {
     let queue = wish.queue.map(|queue| ("q", queue));
     let special = wish.is_special.then_some(("m", 1));
     let rate = wish.rate.map(|rate| ("r", rate));

@@ -240,7 +240,7 @@ fn a_payload_is_encoded_once() {
 }
 
 #[test]
-fn a_failed_frame_is_known_by_what_was_read_of_it() {
+fn headers_of_a_failed_frame_can_be_read() {
     let mut decoder = Decoder::new(LIMITS);
     let failed = decoder.decode(&mut &b"SEND\nreceipt:r1\ncontent-length:99\n\n"[..]);
     assert_eq!(failed, Err(FrameError::BodyTooLong(16)));

@@ -124,7 +124,7 @@ fn nearly_frames() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn what_is_written_can_be_read(
+    fn encoded_frames_can_be_decoded(
         (version, frames) in version().prop_flat_map(|v| (Just(v), prop::collection::vec(frame(v), 0..5))),
         beats in prop::collection::vec(0..3usize, 5),
     ) {
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn how_bytes_are_cut_makes_no_difference(
+    fn splitting_the_input_makes_no_difference(
         version in version(),
         bytes in nearly_frames(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
@@ -155,7 +155,7 @@ proptest! {
 
     /// Whatever was decoded in any version can be encoded and decoded again, so text cannot break out of its header.
     #[test]
-    fn what_was_read_can_be_passed_on(version in version(), bytes in nearly_frames()) {
+    fn decoded_frames_can_be_encoded_again(version in version(), bytes in nearly_frames()) {
         for item in decode(version, [&bytes[..]]).0 {
             if let Decoded::Frame(frame) = item {
                 // An escaped frame can be longer than the one it was decoded from.
@@ -170,7 +170,7 @@ proptest! {
 
 /// Text that a version cannot express is still one header of one frame.
 #[test]
-fn nothing_breaks_out_of_a_header() {
+fn text_cannot_break_out_of_its_header() {
     for version in Version::ALL {
         for command in [Command::Receipt, Command::Connected] {
             let frame = Frame::new(command, [("receipt-id", "1\n\n\0ERROR\nmessage:x\r\n\r\n\0")]);

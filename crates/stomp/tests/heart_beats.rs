@@ -72,7 +72,7 @@ fn a_client_must_connect_in_time() {
 }
 
 #[test]
-fn a_quiet_server_beats() {
+fn an_idle_server_sends_heart_beats() {
     // The server has agreed to send every 8,000, and does so after three quarters of it. The client sends every 12,000,
     // and may miss three periods.
     let mut session = session(Some(BOTH));
@@ -86,7 +86,7 @@ fn a_quiet_server_beats() {
 }
 
 #[test]
-fn whatever_is_sent_is_a_beat() {
+fn any_output_counts_as_a_heart_beat() {
     let mut session = session(Some(BOTH));
     receive(&mut session, b"BEGIN\ntransaction:t\nreceipt:r\n\n\0", 5_000);
     assert_eq!(session.poll_timeout(), Some(11_000), "a receipt");
@@ -102,7 +102,7 @@ fn whatever_is_sent_is_a_beat() {
 }
 
 #[test]
-fn a_silent_client_is_dead() {
+fn a_silent_client_times_out() {
     let mut silent = session(Some(BOTH));
     let mut beats = 0;
     let end = loop {
@@ -131,7 +131,7 @@ fn a_silent_client_is_dead() {
 
 /// The caller looks for the stream. Meanwhile it passes no input, and the client cannot show that it is alive.
 #[test]
-fn while_a_request_is_decided_the_server_beats_and_the_client_need_not() {
+fn a_client_need_not_send_heart_beats_while_its_request_is_decided() {
     let mut session = session(Some(BOTH));
     let mut input: &[u8] = b"SUBSCRIBE\nid:a\ndestination:/topic/a\n\n\0";
     session.handle_input(&mut input, 2_000);
@@ -146,7 +146,7 @@ fn while_a_request_is_decided_the_server_beats_and_the_client_need_not() {
 }
 
 #[test]
-fn without_heart_beats_only_who_has_no_subscription_may_not_be_silent() {
+fn idle_connections_without_subscriptions_time_out() {
     let mut idle = session(Some("accept-version:1.2\n"));
     assert_eq!(idle.poll_timeout(), Some(61_000));
     receive(&mut idle, b"\n", 2_000);
@@ -161,7 +161,7 @@ fn without_heart_beats_only_who_has_no_subscription_may_not_be_silent() {
 
 /// stompjs offers heart-beats with all its versions, and sends none if 1.0 is chosen.
 #[test]
-fn there_are_none_in_1_0() {
+fn version_1_0_has_no_heart_beats() {
     let mut old = session(Some("accept-version:1.0\nheart-beat:10000,10000\n"));
     receive(&mut old, b"SUBSCRIBE\ndestination:/topic/a\n\n\0", 3_000);
     assert_eq!(old.poll_timeout(), None);

@@ -202,21 +202,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded_and_nothing_shorter_is() {
+    fn batches_round_trip_and_truncated_ones_are_refused() {
         check(&[]);
         check(&[(b"", Some(b""), false)]);
         check(&[(b"a", None, false), (b"ab", Some(b"value"), true), (b"b", Some(b""), false)]);
     }
 
     #[test]
-    fn what_came_and_went_is_left_out() {
+    fn records_created_and_removed_in_a_batch_are_left_out() {
         let gone = RecordRef { key: b"a", value: None, is_first: true };
         assert_eq!(Batch::new([gone].into_iter()).len(), 0);
     }
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), valid_start in any::<bool>()) {
+        fn arbitrary_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), valid_start in any::<bool>()) {
             let mut bytes = bytes;
             if valid_start && !bytes.is_empty() { bytes[0] = FORMAT; }
             let _ = Batch::decode(bytes.into());

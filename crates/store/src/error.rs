@@ -1,4 +1,4 @@
-//! Failures of the store.
+//! The errors of the store, and when an operation may be retried.
 
 /// A failure of the store. It concerns the machine, the files or the database, never a request.
 #[derive(Debug, thiserror::Error)]

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows_and_few_other_keys_are_taken_for_its_own() {
+    fn a_filter_grows_with_few_false_positives() {
         let mut filter = KeyFilter::new([7; 16], 0);
         let many = 20 * FIRST_ROOM as u64;
         for number in 0..many {
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_filter_is_not_taken_for_one() {
+    fn bytes_that_are_no_filter_are_refused() {
         let filter = KeyFilter::new([7; 16], 0);
         let whole = Bytes::from(filter.encode(0));
         assert_eq!(KeyFilter::decode([]), None);
@@ -265,7 +265,7 @@ mod tests {
     proptest! {
         /// Against a set: whatever was added is found, also after the filter was stored and read again.
         #[test]
-        fn it_never_forgets(
+        fn a_filter_has_no_false_negatives(
             steps in proptest::collection::vec((any::<bool>(), proptest::collection::vec(any::<u8>(), 0..40)), 0..300),
             hash_key in any::<[u8; 16]>(),
         ) {

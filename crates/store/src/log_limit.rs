@@ -80,7 +80,7 @@ mod tests {
     use crate::StoreError;
 
     #[test]
-    fn one_line_a_second_for_each_cause() {
+    fn each_cause_is_logged_once_a_second() {
         let (limit, begin) = (LogLimit::new(), Instant::now());
         let mut logged = Vec::new();
         for ms in 0..2_500 {

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_run_is_not_taken_for_one() {
+    fn bytes_that_are_no_run_are_refused() {
         let images = [RecordRef { key: &key(1, 1), value: Some(b"one"), is_first: false }];
         let (_, run) = pack(images.into_iter()).next().expect("one run");
         let run = Bytes::from(run.expect("a value").into_owned());

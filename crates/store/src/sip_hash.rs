@@ -1,4 +1,4 @@
-//! SipHash-2-4 (Aumasson and Bernstein, 2012): a hash under a key, whose results nobody can predict who does not know the key.
+//! SipHash-2-4 (Aumasson and Bernstein, 2012): a keyed hash, whose results cannot be predicted without the key.
 
 /// The hash of these bytes. The standard library has it too, but does not promise that the algorithm of its hashers stays the same, and
 /// stored data depends on it. This function must never change.

@@ -213,7 +213,7 @@ tenure! {
     tenure::tenure_runs_out,
     tenure::an_address_is_one_nodes,
     tenure::leaving_frees,
-    tenure::changes_are_told,
+    tenure::nodes_are_notified_of_changes,
     prepared::only_the_tail_is_read,
     prepared::a_checkpoint_of_what_was_read,
     prepared::a_checkpoint_of_what_was_not_read,

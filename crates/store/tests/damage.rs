@@ -408,7 +408,7 @@ struct Counts {
 }
 
 #[tokio::test]
-async fn a_sound_directory_has_no_problems_and_stays_as_it_is() {
+async fn a_sound_directory_has_no_problems_and_is_not_changed() {
     let original = build().await;
     let home = original.copy(None);
     let before = snapshot(home.path());
@@ -476,7 +476,7 @@ async fn damaged_contents_are_refused_before_they_are_believed() {
 }
 
 #[test]
-fn damage_is_refused_or_met_or_harmless() {
+fn damage_is_refused_or_reported_or_harmless() {
     let factor = std::env::var("LIMINA_SEEDS").ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let original = runtime().block_on(build());

@@ -185,7 +185,7 @@ fn copy(from: &Path) -> TempDir {
 }
 
 #[tokio::test]
-async fn a_second_instance_is_told_who_has_the_directory() {
+async fn a_second_instance_names_the_owner_of_the_directory() {
     let directory = directory();
     let first = Embedded::open(directory.path(), options()).expect("open");
     let Err(StoreError::Unusable(words)) = Embedded::open(directory.path(), options()) else {
@@ -211,7 +211,7 @@ async fn only_its_own_user_may_enter_a_directory_that_the_store_makes() {
         drop(Embedded::open(path, options()).expect("open"));
     }
     assert_eq!((mode(&made), mode(&existing)), (0o700, 0o750));
-    // The table's library makes its files as the process says: `limina serve` says the same.
+    // The table's files are left out: fjall creates them with the umask of the process, which `limina serve` restricts.
     for file in files(&made).iter().filter(|file| !file.starts_with(made.join("table"))) {
         assert_eq!(mode(file), 0o600, "{}", file.display());
     }
@@ -260,7 +260,7 @@ async fn the_key_of_the_shard_hash_is_kept_and_no_two_directories_have_the_same(
 }
 
 #[tokio::test]
-async fn a_directory_of_another_format_is_refused_with_what_to_do() {
+async fn a_directory_of_another_format_is_refused_with_instructions() {
     let directory = directory();
     drop(Embedded::open(directory.path(), options()).expect("open"));
     let meta = directory.path().join("limina.meta");
@@ -320,7 +320,7 @@ async fn a_damaged_byte_in_the_journal_is_named() {
 }
 
 #[tokio::test]
-async fn a_journal_that_is_gone_is_missed() {
+async fn a_missing_journal_is_noticed() {
     for remove in ["journal", "table"] {
         let directory = directory();
         fill(directory.path(), true).await;
@@ -360,7 +360,7 @@ async fn damage_to_the_table_is_refused_or_harmless() {
 }
 
 #[tokio::test]
-async fn room_is_as_large_as_the_file_system_says() {
+async fn free_space_is_that_of_the_file_system() {
     let directory = directory();
     let all = EmbeddedOptions { reserve_bytes: Some(u64::MAX), ..options() };
     let store = Embedded::open(directory.path(), all).expect("open");

@@ -139,7 +139,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// All parts that somebody might copy on their own.
+/// All parts that an operator might copy separately.
 fn parts(home: &Path) -> Vec<PathBuf> {
     fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
         for entry in std::fs::read_dir(directory).expect("list").flatten() {
@@ -274,7 +274,7 @@ async fn parts_of_two_histories_are_refused_or_nothing_is_mixed() {
     }
 }
 
-/// Nothing of another directory may be taken for a part of this one, also if both are new.
+/// A part of another directory must never be accepted as a part of this one, even if both are new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_of_another_directory_are_refused() {
     for batches in [0, 5] {
@@ -288,7 +288,7 @@ async fn parts_of_another_directory_are_refused() {
     }
 }
 
-/// Whatever stands under the name of a table file, it must be that file.
+/// A file under the name of a table file is accepted only if it is that table file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_table_file_in_the_place_of_another_is_refused_and_named() {
     let mut world = Directory::new("one");

@@ -244,7 +244,7 @@ fn space_runs_out_and_comes_back() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_is_lost() {
+fn a_full_disk_is_reported_and_nothing_is_lost() {
     let mut world = World::new(1);
     let mut journal = world.open().expect("open");
     world.disk.limit_space(Some(world.disk.used()));
@@ -264,7 +264,7 @@ fn a_full_disk_is_told_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_failed_sync_is_unknown_to_its_waiters_and_never_comes_back() {
+fn a_failed_sync_has_unknown_outcomes_and_its_frame_is_superseded() {
     seeds(80, |seed| {
         let mut world = World::new(seed);
         let mut journal = world.open().expect("open");

@@ -161,7 +161,7 @@ async fn an_append_that_is_answered_after_the_shard_was_taken_again_changes_noth
 }
 
 #[tokio::test]
-async fn what_surely_did_not_happen_can_be_tried_again() {
+async fn appends_that_did_not_happen_can_be_retried() {
     let (memory, shard) = new().await;
     memory.fail_append(AppendFault::NotDone);
     assert!(matches!(shard.append(Seq(1), records("a=1")).await, Err(AppendError::NotDone(_))));
@@ -219,7 +219,7 @@ async fn a_failed_checkpoint_loses_nothing_and_is_repeated() {
 
 /// A record that is removed soon after it was created normally never reaches the table, but here the table has it.
 #[tokio::test]
-async fn what_a_cut_short_checkpoint_left_is_removed() {
+async fn records_of_an_interrupted_checkpoint_can_be_removed() {
     let (memory, shard) = new().await;
     let mark = RecordRef { key: b"mark", value: Some(b"1"), is_first: true };
     shard.append(Seq(1), Batch::new([mark].into_iter())).await.expect("append");

@@ -246,7 +246,7 @@ fn faults_of_every_kind_at_random() {
             while begun.elapsed() < Duration::from_secs(2) {
                 append(&shard, rounds).await;
                 rounds += 1;
-                // These may fail or not. Only what is read counts.
+                // These may fail or not. Only the results of reads are checked.
                 let _may_fail = shard.checkpoint().await;
                 let _may_fail = read_all(&shard, rounds).await;
             }

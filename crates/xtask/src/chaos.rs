@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::program::{self, Outcome};
 
-const TEST: &str = "chaos::whatever_becomes_of_nodes_nothing_acknowledged_is_lost";
+const TEST: &str = "chaos::nothing_acknowledged_is_lost_under_random_faults";
 
 /// Options: `--minutes N`, and `--seed S` to repeat a run.
 pub(crate) fn run(args: &[String]) -> Outcome {

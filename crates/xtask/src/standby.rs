@@ -7,7 +7,7 @@ use crate::{
     program::{self, Outcome},
 };
 
-const TEST: &str = "standby::whichever_server_is_lost_nothing_acknowledged_is_lost";
+const TEST: &str = "standby::nothing_acknowledged_is_lost_with_either_database_server";
 
 /// Enough rounds for every kind of loss, with a standby that commits wait for and with one that they do not wait for.
 const ROUNDS: u64 = 6;

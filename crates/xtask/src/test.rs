@@ -1,4 +1,4 @@
-//! Everything that CI checks.
+//! `cargo xtask test`: everything that CI checks.
 
 use std::{path::Path, process::Command, thread, time::Instant};
 
@@ -48,7 +48,7 @@ pub(crate) fn build_environment() -> Result<Environment, String> {
     ])
 }
 
-/// What is set besides for a build from nothing, such as that of CI.
+/// Additional settings for a build from nothing, such as that of CI.
 fn for_first_build(target_directory: &Path) -> Environment {
     // Incremental builds are prepared in `target/debug/incremental`. This program itself was built already.
     let prepared = std::fs::read_dir(target_directory.join("debug/incremental"));
@@ -82,7 +82,7 @@ fn install() -> Outcome {
     packages::install(&[packages::POSTGRES, packages::C_COMPILER, packages::CURL])
 }
 
-/// What is set for the tests.
+/// The environment of the tests.
 pub(crate) fn test_environment() -> Environment {
     // Most tests wait for most of their time.
     let threads = 2 * thread::available_parallelism().map_or(1, usize::from);

@@ -133,7 +133,7 @@ pub(crate) fn bench(options: Options) -> Result<Box<dyn frame::Bench>, Failed> {
     Ok(Box::new(Planned { options, parts }))
 }
 
-/// What is measured, one part after the other.
+/// The parts that are measured, one after another.
 struct Planned {
     options: Options,
     parts: Vec<Part>,

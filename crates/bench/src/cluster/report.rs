@@ -1,4 +1,4 @@
-//! The report of several nodes.
+//! The report of several nodes: rates beside plain SQL, latencies of forwarded requests, and moves of shards.
 
 use super::{Part, Section, moves::Move};
 use crate::{

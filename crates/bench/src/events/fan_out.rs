@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_found_however_the_bytes_are_cut() {
+    fn events_are_found_in_split_input() {
         let text = br#"{"eventTime":{"event":"00000001","time":17}}..{"event":"00000023"}"event":""#;
         for cut in 0..text.len() {
             let (finder, mut events) = (Finder::new(BEFORE), Vec::new());

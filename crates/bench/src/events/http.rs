@@ -1,4 +1,4 @@
-//! Events over HTTP.
+//! The client that submits events over HTTP.
 
 use super::workload::{Client, KEY_FRAME_EVERY, MAX_EVENTS, STREAM};
 use crate::{

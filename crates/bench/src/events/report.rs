@@ -1,4 +1,4 @@
-//! The report of events.
+//! The report of events: submissions, fan-out to followers, and events that fall due.
 
 use super::{Events, Kind, Section, due, fan_out::Step};
 use crate::frame::{Family, LATENCIES, Rows, Table, latencies, optional, write_table};

@@ -177,16 +177,16 @@ pub(crate) fn bench<K: Kind, F: Family<K> + 'static>(family: F) -> Result<Box<dy
     let (once, repeated): (Vec<K>, Vec<K>) = kinds.into_iter().partition(|kind| kind.is_measured_once());
     let repeated = (1..=rounds).flat_map(|round| repeated.iter().map(move |&kind| (kind, round)));
     let planned = repeated.chain(once.into_iter().map(|kind| (kind, 1))).collect();
-    Ok(Box::new(Planned { family, planned }))
+    Ok(Box::new(PlannedFamily { family, planned }))
 }
 
 /// A family, and what is measured: kinds with the number of the round.
-struct Planned<K, F> {
+struct PlannedFamily<K, F> {
     family: F,
     planned: Vec<(K, usize)>,
 }
 
-impl<K: Kind, F: Family<K> + 'static> Bench for Planned<K, F> {
+impl<K: Kind, F: Family<K> + 'static> Bench for PlannedFamily<K, F> {
     fn plan(&self) -> Plan {
         self.planned.iter().map(|&(kind, _)| self.family.planned(kind)).collect()
     }

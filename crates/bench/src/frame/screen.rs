@@ -160,7 +160,8 @@ impl Progress {
         Some(format!("[{number}/{all}] {name}; about {} left", in_words(self.left(now))))
     }
 
-    /// What is left takes as much longer than planned as what is done did.
+    /// The remaining time: the rest of the plan is expected to deviate from its planned time as much as the finished
+    /// part did.
     fn left(&self, now: Instant) -> Duration {
         let Some(step) = &self.step else { return Duration::ZERO };
         let factor = match self.done.time {

@@ -1,3 +1,5 @@
+//! What a run prints, and in which order, with a family that measures nothing.
+
 use super::*;
 use clap::Parser;
 use std::{

@@ -2,10 +2,13 @@
 
 use crate::echo::{json, parse};
 use axum::{Router, body::Bytes, http::StatusCode, response::Response, routing::post};
-use limina_api::ledger::{Finalization, FinalizationReply, Hold, HoldReply, LimitValue};
+use limina_api::{
+    Name, Position,
+    ledger::{Finalization, FinalizationReply, Hold, HoldReply, LimitValue},
+};
 
 /// Positions and sums have about as many digits in a run.
-const POSITION: u64 = 1_234_567;
+const POSITION: Position = Position(1_234_567);
 const VALUE: i64 = 123;
 
 pub(crate) fn router() -> Router {
@@ -23,10 +26,10 @@ async fn hold(body: Bytes) -> Result<Response, StatusCode> {
 
 async fn commit(body: Bytes) -> Result<Response, StatusCode> {
     let commit: Finalization = parse(&body)?;
-    let values = vec![value("limit-1234".into())];
+    let values = vec![value(Name::new("limit-1234").expect("a name"))];
     json(&FinalizationReply { operation_id: commit.operation_id, position: POSITION, values })
 }
 
-fn value(limit_name: String) -> LimitValue {
+fn value(limit_name: Name) -> LimitValue {
     LimitValue { limit_name, limit_id: None, commit_value: VALUE, hold_value: 1, total_value: VALUE + 1 }
 }

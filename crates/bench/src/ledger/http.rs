@@ -1,4 +1,4 @@
-//! The ledger over HTTP.
+//! The client of the ledger over HTTP: writes requests, and reads the answers.
 
 use super::workload::{CEILING, Client, Operation};
 use crate::{

@@ -21,7 +21,7 @@ pub(super) struct Values {
 }
 
 /// The time as of which values are read.
-enum Moment {
+enum AsOf {
     Now,
     AnyOperation,
     OwnOperation,
@@ -40,7 +40,7 @@ pub(super) async fn measure<C: Contender<Client: Client>>(
     let held: Vec<Vec<u32>> = (0..connections).map(held).collect();
     let mut random = Random::new(0);
     let mut client = contender.connect().await?;
-    let mut measure = async |moment: Moment| {
+    let mut measure = async |moment: AsOf| {
         let mut measured = Measured::new();
         let begin = Instant::now();
         while begin.elapsed() < options.common.seconds {
@@ -48,9 +48,9 @@ pub(super) async fn measure<C: Contender<Client: Client>>(
             let operation = operation_id(FILL, connection, number as u64);
             let any_limit = random.below(options.limits);
             let (limit, as_of) = match moment {
-                Moment::Now => (any_limit, None),
-                Moment::AnyOperation => (any_limit, Some(operation.as_str())),
-                Moment::OwnOperation => (held[connection][number] as usize, Some(operation.as_str())),
+                AsOf::Now => (any_limit, None),
+                AsOf::AnyOperation => (any_limit, Some(operation.as_str())),
+                AsOf::OwnOperation => (held[connection][number] as usize, Some(operation.as_str())),
             };
             let asked = Instant::now();
             client.values(&work.limits[limit], as_of).await?;
@@ -60,8 +60,8 @@ pub(super) async fn measure<C: Contender<Client: Client>>(
         Ok::<_, Failed>(measured)
     };
     Ok(Values {
-        latest: measure(Moment::Now).await?,
-        as_of_own: measure(Moment::OwnOperation).await?,
-        as_of_any: measure(Moment::AnyOperation).await?,
+        latest: measure(AsOf::Now).await?,
+        as_of_own: measure(AsOf::OwnOperation).await?,
+        as_of_any: measure(AsOf::AnyOperation).await?,
     })
 }

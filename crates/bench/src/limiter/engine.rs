@@ -29,7 +29,7 @@ const START: u64 = 1_800_000_000_000;
 
 /// What is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum What {
+pub(crate) enum EngineWork {
     /// Checks by rules with a fixed window
     Fixed,
     /// Checks by rules with a sliding window
@@ -44,7 +44,7 @@ pub(crate) enum What {
 
 /// The result of one case.
 pub(crate) struct Figure {
-    pub(crate) what: What,
+    pub(crate) what: EngineWork,
     pub(crate) case: Case,
     pub(crate) rate: f64,
     /// Groups in memory.
@@ -58,7 +58,7 @@ impl Rated for Figure {
     }
 }
 
-pub(crate) fn measure(what: What, case: Case, time: Duration) -> Result<Figure, Failed> {
+pub(crate) fn measure(what: EngineWork, case: Case, time: Duration) -> Result<Figure, Failed> {
     let mut driver = Driver::new()?;
     let rules: Vec<NewRule> = (0..case.rules).map(|number| rule(what, case, number)).collect();
     for rules in rules.chunks(BATCH) {
@@ -75,7 +75,7 @@ pub(crate) fn measure(what: What, case: Case, time: Duration) -> Result<Figure, 
     let mut random = Random::new(case.subjects);
     driver.repeat(what, case, &mut random, time / 5)?;
     let (decided, refused, took) = driver.repeat(what, case, &mut random, time)?;
-    let expected = if what == What::Refused { decided } else { 0 };
+    let expected = if what == EngineWork::Refused { decided } else { 0 };
     if refused != expected {
         return Err(format!("{refused} of {decided} were refused").into());
     }
@@ -88,16 +88,16 @@ pub(crate) fn measure(what: What, case: Case, time: Duration) -> Result<Figure, 
     })
 }
 
-fn rule(what: What, case: Case, number: usize) -> NewRule {
+fn rule(what: EngineWork, case: Case, number: usize) -> NewRule {
     let fixed = in_process::rule(case, number);
     let per = Millis(PER_SECONDS * 1000);
     match what {
-        What::Fixed => fixed,
+        EngineWork::Fixed => fixed,
         // One second, so that old entries leave the window during the measurement.
-        What::Sliding => NewRule { window: Some(Window::Sliding { per: Millis(1000) }), ..fixed },
-        What::Bucket => NewRule { window: Some(Window::Bucket { per, burst: None }), ..fixed },
-        What::Refused => NewRule { limit: Limit::AtMost(0), ..fixed },
-        What::Counters => NewRule { window: None, ..fixed },
+        EngineWork::Sliding => NewRule { window: Some(Window::Sliding { per: Millis(1000) }), ..fixed },
+        EngineWork::Bucket => NewRule { window: Some(Window::Bucket { per, burst: None }), ..fixed },
+        EngineWork::Refused => NewRule { limit: Limit::AtMost(0), ..fixed },
+        EngineWork::Counters => NewRule { window: None, ..fixed },
     }
 }
 
@@ -127,7 +127,7 @@ impl Driver {
     /// Decides requests for this time. Returns how many were decided, how many of them were refused, and the measured time.
     fn repeat(
         &mut self,
-        what: What,
+        what: EngineWork,
         case: Case,
         random: &mut Random,
         time: Duration,
@@ -142,7 +142,7 @@ impl Driver {
                     CounterChange::new(key_values.clone(), -1).expect("a valid change"),
                 );
                 commands.push(take(key_values));
-                commands.extend((what == What::Counters).then_some(give_back));
+                commands.extend((what == EngineWork::Counters).then_some(give_back));
             }
             decided += commands.len() as u64;
             refused += self.run(commands)?;

@@ -1,4 +1,4 @@
-//! The limiter: checks.
+//! The limiter: what is measured, on which system, and how many checks a request contains.
 
 mod changes;
 mod crates;
@@ -28,7 +28,7 @@ pub(crate) use crates::program as rival_crates;
 
 use changes::Changes;
 use clap::ValueEnum;
-use engine::What;
+use engine::EngineWork;
 use std::time::Duration;
 use workload::{Case, Checks, Client};
 
@@ -199,20 +199,20 @@ impl Options {
     }
 
     /// The cases of the engine that are measured for a kind; empty for kinds that do not measure the engine alone.
-    fn engine_cases(&self, kind: Kind) -> Vec<(What, Case)> {
+    fn engine_cases(&self, kind: Kind) -> Vec<(EngineWork, Case)> {
         let groups = self.groups.first().copied().unwrap_or(1);
         let with_groups = |what| self.groups.iter().map(move |&groups| (what, Case::simple(groups)));
         match kind {
             Kind::EngineWindows => {
-                let kinds = [What::Fixed, What::Sliding, What::Bucket, What::Refused];
+                let kinds = [EngineWork::Fixed, EngineWork::Sliding, EngineWork::Bucket, EngineWork::Refused];
                 kinds.map(|what| (what, Case::simple(groups))).to_vec()
             }
             Kind::EngineRules => {
                 let cases = self.matching.iter().flat_map(|&matching| self.cases_of_rules(matching));
-                cases.map(|case| (What::Fixed, case)).collect()
+                cases.map(|case| (EngineWork::Fixed, case)).collect()
             }
-            Kind::EngineGroups => with_groups(What::Fixed).collect(),
-            Kind::EngineCounters => with_groups(What::Counters).collect(),
+            Kind::EngineGroups => with_groups(EngineWork::Fixed).collect(),
+            Kind::EngineCounters => with_groups(EngineWork::Counters).collect(),
             _ => Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     Kind, Limiter, Section,
     changes::Changes,
-    engine::{Figure, What},
+    engine::{EngineWork, Figure},
     scale,
     workload::Case,
 };
@@ -61,7 +61,7 @@ impl Limiter {
 
     /// The engine's rate with one rule, a fixed window and this many clients.
     pub(super) fn engine_rate_for(&self, clients: usize) -> Option<f64> {
-        self.engine_rate(|figure| figure.what == What::Fixed && figure.case == Case::simple(clients))
+        self.engine_rate(|figure| figure.what == EngineWork::Fixed && figure.case == Case::simple(clients))
     }
 
     /// The rate as a part of the rate of the first figure of the same kind to whose checks as many rules apply.
@@ -97,7 +97,7 @@ impl Limiter {
 
     fn engine_goals(&self) -> Goals {
         let mut goals = Goals::new();
-        for what in [What::Fixed, What::Sliding, What::Bucket] {
+        for what in [EngineWork::Fixed, EngineWork::Sliding, EngineWork::Bucket] {
             let rate = self.engine_rate(|figure| figure.what == what && figure.case.rules == 1);
             goals.add(format!("engine, one rule, {}: checks/s", name_of(&what)), 1e6, 0, rate);
         }

@@ -46,7 +46,7 @@ pub(crate) struct Options {
     pace: usize,
 }
 
-/// A contender, and what it has to do.
+/// A contender, and its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// Limina without a front end; each client acquires and releases its own lock

@@ -1,3 +1,5 @@
+//! The text and the charts of the summary, and that those of `docs/benchmarks.md` belong to the stored figures.
+
 use super::*;
 use std::path::PathBuf;
 
@@ -102,8 +104,8 @@ fn a_chart_has_a_bar_for_each_contender() {
     assert_eq!(bars, expect);
 }
 
-/// Nobody edits a figure by hand: text and charts are those of the stored figures, which are from one run of all families. If
-/// only their form has changed, `UPDATE_SUMMARY=1` writes them again.
+/// Figures must not be edited by hand: text and charts must be those of the stored figures, which are from one run of
+/// all families. If only their form has changed, `UPDATE_SUMMARY=1` writes them again.
 #[test]
 fn the_documentation_shows_one_run_of_all_families() {
     let docs = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));

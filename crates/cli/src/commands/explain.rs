@@ -200,7 +200,7 @@ impl Words<'_> {
             (None, Some(reset)) => {
                 self.line(format!("  Its window is empty again in {}.", words::duration(reset)))
             }
-            // Without a window there is nothing to wait for: somebody has to give it back.
+            // A limit without a window has no reset time: a client has to give something back.
             (None, None) => self.holders(&[], "its slots", NOT_GIVEN_BACK),
         }
     }
@@ -244,7 +244,7 @@ impl Words<'_> {
                 words::counted(lock.waiting as u64, "request")
             ));
         }
-        // Only whoever may read locks learns how to release this one.
+        // How to release this lock is shown only if the token may read locks.
         let count = lock.key_values.len();
         let query = json!({"where": lock.key_values, "min_keys": count, "max_keys": count});
         if let Ok(Some(grant)) = client.locks().query(&query).next().await {

@@ -48,7 +48,7 @@ impl Holding {
         grant: impl Future<Output = Result<Guard<G>>>,
         program: Program,
     ) -> std::result::Result<Exit, Failed> {
-        // From here on no signal ends this process by itself, so that the grant is released before it ends.
+        // From here on no signal ends this process directly, so that the grant is released before the process ends.
         let mut signals = Signals::listen().map_err(|error| Failed::error(format!("signals: {error}")))?;
         let guard = tokio::select! {
             biased;
@@ -105,7 +105,7 @@ impl Holding {
     }
 }
 
-/// Who is in the way, if the answer says so.
+/// The holders that block the request, if the answer names them.
 fn holder(error: &Error) -> String {
     let Some(problem) = &error.failure().problem else { return String::new() };
     let expires = problem.extensions.get("expires_in_ms").and_then(serde_json::Value::as_u64);

@@ -1,4 +1,4 @@
-//! Who is let in: the file of tokens, followed while the server runs, and `limina token`.
+//! Access to the server: the token file, which the running server follows, and `limina token`.
 
 mod list_tokens;
 mod new_token;
@@ -87,7 +87,7 @@ fn parse(path: &Path, text: &Result<String, String>) -> Result<Tokens, TokensErr
     limina_access::parse(text).map_err(|problems| TokensError::Invalid { path: path(), problems })
 }
 
-/// Who is let in by a server that listens on this address.
+/// The access control of a server that listens on this address.
 pub(crate) fn policy(
     config: &Config,
     tokens: Option<&TokensFile>,

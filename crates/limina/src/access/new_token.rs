@@ -42,7 +42,7 @@ mod tests {
     use limina_access::{Access, Need, parse};
 
     #[test]
-    fn the_block_lets_the_token_in() {
+    fn the_printed_block_admits_the_token() {
         let secret = Secret::draw().unwrap();
         let name = Name::new("it's \"quoted\" \\ 🌮").unwrap();
         let rights = ["a\"b/limiter:use".parse().unwrap(), "cluster:read".parse().unwrap()];

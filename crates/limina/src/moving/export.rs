@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn namespaces_come_by_name_and_no_shard_falls_behind() {
+    async fn namespaces_are_sorted_and_the_shards_values_are_the_maxima() {
         let shards = vec![
             vec![meta(5, 3), head(0, "c"), head(4, "a"), reply(4, 7)],
             vec![],
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_being_swept_is_left_behind() {
+    async fn records_being_swept_are_not_exported() {
         let [residents, paged, histories] = key::namespace_ranges(NamespaceId(1));
         let limit = |id| put(&key::resident(NamespaceId(id), 0x10).u32(0), &0_u8);
         let entry = |id| put(&key::history(NamespaceId(id), 0x10).u32(0).u64(1), &0_u8);

@@ -388,7 +388,7 @@ mod tests {
     const SOME: [Given; 4] = [("a", b"1", 3), ("a", b"2", 0), ("ab", b"1", 2), ("b", b"", 1)];
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_files_can_be_read() {
         #[track_caller]
         fn check(records: &[Given], pieces: usize) {
             let expect = records.iter().map(|(name, key, value)| (name.to_string(), key.to_vec(), *value));
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_cut_anywhere_is_refused() {
+    fn truncated_files_are_refused() {
         let whole = written(&SOME);
         for end in 0..whole.len() {
             let error = read(&whole[..end]).unwrap_err();
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_changed_byte_anywhere_is_refused() {
+    fn any_changed_byte_is_refused() {
         let whole = written(&SOME);
         for place in 0..whole.len() {
             for flip in [0x01, 0x80] {
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_are_missing_or_come_twice_or_are_in_another_order_are_refused() {
+    fn missing_repeated_and_moved_pieces_are_refused() {
         #[track_caller]
         fn check(pieces: &[&[u8]]) {
             let error = read(&pieces.concat()).unwrap_err();

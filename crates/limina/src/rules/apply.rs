@@ -38,8 +38,8 @@ pub(crate) const FILE: OwnSet = OwnSet { name: "file", overrides: SetOverrides::
 /// The set of Envoy's configuration.
 pub(crate) const ENVOY: OwnSet = OwnSet { name: "envoy", overrides: SetOverrides::Open };
 
-/// Knows which namespaces do not have the rules of the set yet, and applies them. Every node of a cluster does so, with the
-/// same configuration: a set that is what it is to be already is not written.
+/// Knows which namespaces do not have the rules of the set yet, and applies them. Every node of a cluster does so with
+/// the same configuration. If a namespace already has exactly these rules, nothing is written.
 pub(crate) struct Applier {
     service: Service,
     set: OwnSet,

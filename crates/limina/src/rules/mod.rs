@@ -37,16 +37,16 @@ const MAX_PROBLEMS: usize = 3;
 pub(crate) enum RulesError {
     #[error("the rules file {} cannot be read: {why}", .path.display())]
     Unreadable { path: PathBuf, why: String },
-    #[error("the rules file {} is not valid: {}", .path.display(), Few(.problems, "limina rules check"))]
+    #[error("the rules file {} is not valid: {}", .path.display(), FirstProblems(.problems, "limina rules check"))]
     Invalid { path: PathBuf, problems: Vec<Problem> },
     #[error("waiting for SIGHUP")]
     Signal(#[source] IoError),
 }
 
 /// Shows the first problems, how many more there are, and the command that shows all of them.
-pub(crate) struct Few<'a, P>(pub(crate) &'a [P], pub(crate) &'static str);
+pub(crate) struct FirstProblems<'a, P>(pub(crate) &'a [P], pub(crate) &'static str);
 
-impl<P: fmt::Display> fmt::Display for Few<'_, P> {
+impl<P: fmt::Display> fmt::Display for FirstProblems<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, problem) in self.0.iter().take(MAX_PROBLEMS).enumerate() {
             write!(f, "{}{problem}", if place > 0 { "; " } else { "" })?;

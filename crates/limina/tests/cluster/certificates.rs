@@ -1,4 +1,4 @@
-//! Nodes know each other by certificates, which each of them makes anew when it starts.
+//! Each node makes a new certificate when it starts, and nodes recognize each other by these certificates.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use tokio_postgres::NoTls;
 
-use crate::cluster::{Cluster, LONG, SHORT, insist};
+use crate::cluster::{Cluster, LONG, SHORT, retry};
 use crate::fail_over::at_work;
 use crate::harness::DEADLINE;
 use crate::load;
@@ -23,8 +23,8 @@ fn listed(cluster: &Cluster) -> BTreeSet<String> {
     })
 }
 
-/// Each node is stopped and started again while clients work at the others. Its new certificate is accepted: what is asked of
-/// one node in another one's namespace is answered.
+/// Each node is stopped and started again while clients work through the other nodes. The other nodes accept its new
+/// certificate: a request that any node receives for another node's namespace is answered.
 #[test]
 fn a_rolling_restart_changes_all_certificates() {
     let mut cluster = Cluster::of(3, LONG);
@@ -50,9 +50,9 @@ fn a_rolling_restart_changes_all_certificates() {
     load::verify(&cluster[2].ledger_of(&namespace), &mut operations);
 }
 
-/// The address of a node that died belongs to another process, with another certificate.
+/// When a node has died, another process, with another certificate, may get its address.
 #[test]
-fn a_node_that_was_killed_comes_back_with_another_certificate() {
+fn a_killed_node_returns_with_a_new_certificate() {
     let mut cluster = Cluster::of(2, SHORT);
     let before = listed(&cluster);
     cluster.node(1).kill();
@@ -61,12 +61,12 @@ fn a_node_that_was_killed_comes_back_with_another_certificate() {
     let after = listed(&cluster);
     assert_eq!((after.len(), before.intersection(&after).count()), (2, 1), "{before:?} {after:?}");
     let namespace = cluster.namespace_of(1);
-    insist(|| cluster[0].ledger_of(&namespace).request("GET", "/limits")).ok();
+    retry(|| cluster[0].ledger_of(&namespace).request("GET", "/limits")).ok();
 }
 
-/// The listener for nodes says nothing to a client, and that for clients nothing of nodes.
+/// The listener for nodes answers no client, and the listener for clients does not serve the paths of nodes.
 #[test]
-fn clients_and_nodes_have_different_doors() {
+fn clients_and_nodes_have_separate_listeners() {
     let cluster = Cluster::of(1, LONG);
     let mut stream = TcpStream::connect(cluster[0].peer_address()).expect("connect");
     stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");

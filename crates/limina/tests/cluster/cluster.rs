@@ -1,4 +1,5 @@
-//! Nodes that share a database: started, asked who owns what, and found by what they own.
+//! A cluster of nodes that share a database: starts nodes, asks which node owns what, and finds the owner of a
+//! namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -15,16 +16,16 @@ use crate::reply::Reply;
 
 pub(crate) const SHARDS: usize = 8;
 
-/// For tests in which a node must count as dead soon.
+/// The tenure for tests in which a node must soon count as dead.
 pub(crate) const SHORT: &str = "1s";
 
-/// For tests in which nothing may wait for a tenure to run out: none does while a test runs.
+/// The tenure for tests in which nothing may wait for a tenure to expire: none expires while a test runs.
 pub(crate) const LONG: &str = "30s";
 
-/// What must not wait for a long tenure takes longer only on a machine that stands still.
+/// The deadline for everything that must not wait for a [`LONG`] tenure. Only a stalled machine takes longer.
 pub(crate) const SOON: Duration = Duration::from_secs(25);
 
-/// One database server for all tests but those that disturb it.
+/// The database server of all tests, except those that disturb it.
 pub(crate) fn postgres() -> &'static PgServer {
     static SERVER: OnceLock<PgServer> = OnceLock::new();
     SERVER.get_or_init(|| PgServer::start().expect("a private PostgreSQL"))
@@ -52,7 +53,7 @@ impl Index<usize> for Cluster {
 }
 
 impl Cluster {
-    /// On a database of its own, with every shard in its place.
+    /// Starts nodes on a new database, and waits until every shard is where it belongs.
     #[track_caller]
     pub(crate) fn of(count: usize, tenure: &'static str) -> Cluster {
         Cluster::on(new_store(), count, tenure)
@@ -72,14 +73,14 @@ impl Cluster {
         Cluster { nodes: Vec::new(), store, tenure }
     }
 
-    /// Starts one more node, which may not serve yet.
+    /// Starts one more node. It may not serve requests yet.
     #[track_caller]
     pub(crate) fn join(&mut self) -> usize {
         let store = self.store.clone();
         self.join_by(&store)
     }
 
-    /// As `join`, with a way of its own to the database.
+    /// As `join`, but this node reaches the database through another URL.
     #[track_caller]
     pub(crate) fn join_by(&mut self, store: &str) -> usize {
         self.join_with(&flags(store, self.tenure))
@@ -91,7 +92,7 @@ impl Cluster {
         self.nodes.len() - 1
     }
 
-    /// As `join`, in another environment.
+    /// As `join`, with other environment variables.
     #[track_caller]
     pub(crate) fn join_under(&mut self, environment: &[(&str, &str)]) -> usize {
         let flags = flags(&self.store, self.tenure);
@@ -111,14 +112,14 @@ impl Cluster {
         &self.store
     }
 
-    /// One of them, and all others.
+    /// One of the nodes, and all other nodes.
     pub(crate) fn apart(&mut self, node: usize) -> (&mut Server, Vec<&Server>) {
         let (before, rest) = self.nodes.split_at_mut(node);
         let (node, after) = rest.split_first_mut().expect("such a node");
         (node, before.iter().chain(after.iter()).collect())
     }
 
-    /// These nodes have settled, and know of no others.
+    /// Waits until these nodes agree on their shares and know no other nodes.
     #[track_caller]
     pub(crate) fn settle(&self, nodes: &[usize]) {
         self.settle_within(DEADLINE, nodes);
@@ -129,7 +130,7 @@ impl Cluster {
         settle(patience, &nodes.iter().map(|&node| &self[node]).collect::<Vec<_>>());
     }
 
-    /// A namespace that lives in that node.
+    /// A namespace whose shard this node owns.
     #[track_caller]
     pub(crate) fn namespace_of(&self, node: usize) -> String {
         let view = View::of(&self[node]).expect("the node's view");
@@ -137,14 +138,14 @@ impl Cluster {
         namespace_in(&self[node], shard.expect("the node owns a shard"))
     }
 
-    /// Who owns it now, as one node sees it; none while nobody does.
+    /// The owner of the namespace according to one node. `None` while no node owns its shard.
     pub(crate) fn owner_of(&self, namespace: &str, seen_by: usize) -> Option<usize> {
         let shard = shard_of(&self[seen_by], namespace)?;
         let owner = View::of(&self[seen_by])?.owners[shard]?;
         self.nodes.iter().position(|node| node.peer_address() == owner)
     }
 
-    /// Returns when another node than this one owns it.
+    /// Waits until another node owns the namespace.
     #[track_caller]
     pub(crate) fn await_new_owner(&self, namespace: &str, old: usize, seen_by: usize) -> usize {
         let new = eventually(|| self.owner_of(namespace, seen_by).filter(|&owner| owner != old));
@@ -152,7 +153,8 @@ impl Cluster {
     }
 }
 
-/// Returns when each of these nodes sees them all and no others, all agree, and each has its share open.
+/// Waits until each of these nodes sees all of them and no others, until they agree, and until each has opened its
+/// share.
 #[track_caller]
 pub(crate) fn settle(patience: Duration, nodes: &[&Server]) {
     let addresses: BTreeSet<SocketAddr> = nodes.iter().map(|node| node.peer_address()).collect();
@@ -171,7 +173,7 @@ pub(crate) fn flags<'a>(store: &'a str, tenure: &'a str) -> [&'a str; 6] {
     ["--store", store, "--tenure", tenure, "--shards", "8"]
 }
 
-/// A namespace in that shard.
+/// The name of a namespace in this shard.
 #[track_caller]
 pub(crate) fn namespace_in(node: &Server, shard: usize) -> String {
     let mut names = (0..).map(|n| format!("ns-{n}"));
@@ -180,14 +182,15 @@ pub(crate) fn namespace_in(node: &Server, shard: usize) -> String {
         .expect("there are enough names")
 }
 
-/// The shard of a namespace. None while the node does not answer.
+/// The shard of a namespace. `None` while the node does not answer.
 fn shard_of(node: &Server, namespace: &str) -> Option<usize> {
     let path = format!("/v1/cluster?namespace={namespace}");
     let body = Reply::try_to(node.http().get(node.url(&path))).ok()?.ok().body;
     Some(body["shards"][0]["shard"].as_u64().expect("the number of a shard") as usize)
 }
 
-/// Below the ports from which connections get theirs, so that nobody has it while its node is down.
+/// An address below the range from which connections get their ports, so that nothing else uses it while its node is
+/// down.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = std::process::id() % 20_000;
@@ -201,10 +204,10 @@ pub(crate) fn free_address() -> SocketAddr {
     }
 }
 
-/// What a node says of all.
+/// The view that a node gives of the whole cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct View {
-    /// Those that are ready and stay. One that died may be shown for a while, as not ready.
+    /// The nodes that are ready and do not leave. A node that died may still be listed for a while, as not ready.
     nodes: BTreeSet<SocketAddr>,
     /// The owner of each shard that is open.
     owners: Vec<Option<SocketAddr>>,
@@ -212,7 +215,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// None while it does not answer, or has not joined.
+    /// `None` while the node does not answer, or has not joined.
     pub(crate) fn of(node: &Server) -> Option<View> {
         let body = Reply::try_to(node.http().get(node.url("/v1/cluster"))).ok()?.ok().body;
         let joined = body["shards"].as_array().is_some_and(|shards| shards.len() == SHARDS);
@@ -250,7 +253,7 @@ impl View {
         (&self.nodes, &self.owners) == (&other.nodes, &other.owners)
     }
 
-    /// Each of these has its share, and no two shares differ by more than one.
+    /// Whether each of these nodes has its share, and no two shares differ by more than one shard.
     fn is_fair_among(&self, nodes: &BTreeSet<SocketAddr>) -> bool {
         let shares: Vec<usize> = nodes
             .iter()
@@ -267,9 +270,9 @@ pub(crate) fn is_ready(node: &Server) -> bool {
     Reply::try_to(node.http().get(node.url("/readyz"))).is_ok_and(|reply| reply.status == 200)
 }
 
-/// Asks until the answer is another than 503.
+/// Repeats the request until the status is not 503.
 #[track_caller]
-pub(crate) fn insist(mut request: impl FnMut() -> reqwest::blocking::RequestBuilder) -> Reply {
+pub(crate) fn retry(mut request: impl FnMut() -> reqwest::blocking::RequestBuilder) -> Reply {
     let mut last = None;
     let answer = eventually(|| match Reply::try_to(request()) {
         Ok(reply) if reply.status != 503 => Some(reply),
@@ -281,7 +284,7 @@ pub(crate) fn insist(mut request: impl FnMut() -> reqwest::blocking::RequestBuil
     answer.unwrap_or_else(|| panic!("never answered; the last was {last:?}"))
 }
 
-/// The sum of a metric over its labels; 0 where it is not there.
+/// The sum of a metric over its labels; 0 if the metric does not exist.
 #[track_caller]
 pub(crate) fn metric(node: &Server, name: &str) -> f64 {
     let text = node.get("/metrics").ok().text;

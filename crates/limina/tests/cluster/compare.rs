@@ -1,4 +1,4 @@
-//! Answers that must be the same, whoever gives them.
+//! Compares the answers of several nodes, which must be the same.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 use crate::harness::Server;
 use crate::reply::Reply;
 
-/// The same status, headers and body from every node, but for what time changes.
+/// Requires the same status, headers and body from every node, except for values that change with time.
 #[track_caller]
 pub(crate) fn same_everywhere(cluster: &Cluster, ask: impl Fn(&Server) -> Reply) {
     let first = timeless(ask(&cluster[0]));
@@ -17,7 +17,7 @@ pub(crate) fn same_everywhere(cluster: &Cluster, ask: impl Fn(&Server) -> Reply)
     }
 }
 
-/// All of an answer but for what time changes.
+/// The whole answer, except for values that change with time.
 pub(crate) fn timeless(reply: Reply) -> (u16, BTreeMap<String, String>, Value) {
     let mut headers = BTreeMap::new();
     for (name, value) in &reply.headers {

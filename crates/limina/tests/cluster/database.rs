@@ -1,11 +1,12 @@
-//! The database goes away and comes back: nothing is lost, nodes say that they are not ready, and go on by themselves.
+//! The database goes away and comes back: nothing is lost, nodes report that they are not ready, and then recover
+//! automatically.
 
 use std::time::{Duration, Instant};
 
 use limina_pg_server::{PgServer, USER};
 use serde_json::json;
 
-use crate::cluster::{Cluster, SHORT, insist, is_ready, new_store, postgres};
+use crate::cluster::{Cluster, SHORT, is_ready, new_store, postgres, retry};
 use crate::fail_over::at_work;
 use crate::harness::eventually;
 use crate::ledger::hold;
@@ -14,7 +15,7 @@ use crate::load;
 use crate::reply::Reply;
 use crate::setup::execute;
 
-/// A server of its own, since it is about to be crashed or halted.
+/// A database server for one test, because the test is going to crash or halt it.
 pub(crate) fn private() -> (PgServer, String) {
     let server = PgServer::start().expect("a private PostgreSQL");
     let url = server.url(&server.new_database().expect("a database"));
@@ -37,14 +38,14 @@ fn a_crash_of_the_database_loses_nothing() {
 }
 
 #[test]
-fn a_database_that_hangs_is_told_by_readiness_and_loses_nothing() {
+fn nodes_are_not_ready_while_the_database_hangs_and_lose_nothing() {
     let (server, url) = private();
     let cluster = Cluster::on(url, 2, SHORT);
     let namespace = cluster.namespace_of(1);
     let at = |node: usize| cluster[node].ledger_of(&namespace);
     at(0).create("a");
     let frozen = Frozen::new(&server);
-    // Taken before it was known that the database hangs, so it may be done later.
+    // Sent before the node knew that the database hangs, so this hold may be executed later.
     let early = at(0).request("POST", "/hold").json(&hold("early", &[("a", 1)]));
     let early = std::thread::scope(|scope| {
         let early = scope.spawn(|| Reply::try_to(early));
@@ -67,14 +68,14 @@ fn a_database_that_hangs_is_told_by_readiness_and_loses_nothing() {
 }
 
 #[test]
-fn while_the_database_hangs_requests_are_answered_with_503() {
+fn requests_get_503_while_the_database_hangs() {
     let (server, url) = private();
     let cluster = Cluster::on(url, 1, SHORT);
     cluster[0].ledger().create("a");
     let _frozen = Frozen::new(&server);
     await_unready(&cluster, 0);
     cluster[0].ledger().values(&["a"]).refused(503, "ShardUnavailable");
-    // Long into the outage nothing is sent to the database, so a write is surely not done either.
+    // Long into the outage the node sends nothing to the database. So a write at this time is certainly not executed.
     let told = eventually(|| {
         let told = cluster[0].ledger().hold("late", &[("a", 1)]);
         (told.code() == "ShardUnavailable").then_some(())
@@ -85,7 +86,7 @@ fn while_the_database_hangs_requests_are_answered_with_503() {
     }
 }
 
-/// The node can neither give its shards away nor tell the store that it leaves.
+/// A node that stops while the database hangs can neither give its shards away nor tell the store that it leaves.
 #[test]
 fn a_node_stops_while_the_database_hangs() {
     let (server, url) = private();
@@ -96,13 +97,14 @@ fn a_node_stops_while_the_database_hangs() {
     }
     let stopped = Instant::now();
     cluster.node(0).stop();
-    // The process would be ended by force after 30 s.
+    // The process would be killed after 30 s.
     assert!(stopped.elapsed() < Duration::from_secs(20), "{:?}", stopped.elapsed());
 }
 
-/// Of everything that clients ask for while the database hangs, only what was sent before that was known is in doubt.
+/// While the database hangs, a request's outcome is unknown only if the request was sent before the node knew of the
+/// hang.
 #[test]
-fn what_was_not_sent_is_surely_not_done() {
+fn requests_during_an_outage_are_certainly_not_executed() {
     let (server, url) = private();
     let cluster = Cluster::on(url, 1, SHORT);
     let ledger = cluster[0].ledger();
@@ -139,7 +141,7 @@ fn await_unready(cluster: &Cluster, node: usize) {
     assert!(unready.is_some(), "node {node} is still ready without a database");
 }
 
-/// A server that hangs until this is dropped.
+/// A database server that hangs until this value is dropped.
 pub(crate) struct Frozen<'a>(&'a PgServer);
 
 impl Frozen<'_> {
@@ -175,9 +177,9 @@ fn a_node_waits_for_its_database() {
     cluster[0].ledger().create("a");
 }
 
-/// One node loses its way to the database, and the others do not.
+/// One node loses its connection to the database. The other nodes keep theirs.
 #[test]
-fn a_node_that_is_cut_off_answers_nothing_old_and_comes_back() {
+fn a_node_that_is_cut_off_answers_nothing_outdated_and_returns() {
     let server = postgres();
     let mut link = Link::to(server.port());
     link.mend();
@@ -193,7 +195,7 @@ fn a_node_that_is_cut_off_answers_nothing_old_and_comes_back() {
 
     link.cut();
     let request = hold("meanwhile", &[("a", 1)]);
-    insist(|| at(0).request("POST", "/hold").header("idempotency-key", "k").json(&request)).ok();
+    retry(|| at(0).request("POST", "/hold").header("idempotency-key", "k").json(&request)).ok();
     let stale = at(old).values(&["a"]);
     if stale.status != 503 {
         stale.ok().value("a", 0, 2);
@@ -206,9 +208,9 @@ fn a_node_that_is_cut_off_answers_nothing_old_and_comes_back() {
     at(old).hold("after", &[("a", 1)]).ok().value("a", 0, 3);
 }
 
-/// A node whose connections are lost, and that gets no others, is not ready, and says why.
+/// A node that has lost its connections to the database, and gets no new ones, is not ready and reports the reason.
 #[test]
-fn a_server_that_takes_no_more_connections_is_told_by_readiness() {
+fn a_node_without_connections_is_not_ready() {
     let (_server, url) = private();
     let (base, database) = url.rsplit_once('/').expect("a database");
     let role = format!("create role few login; grant create on database {database} to few");
@@ -224,7 +226,7 @@ fn a_server_that_takes_no_more_connections_is_told_by_readiness() {
     execute(&url, "alter role few connection limit -1");
     cluster.settle(&[0]);
     let ledger = cluster[0].ledger();
-    insist(|| ledger.request("GET", "/limits/a")).ok();
+    retry(|| ledger.request("GET", "/limits/a")).ok();
 }
 
 #[test]
@@ -236,7 +238,7 @@ fn an_idle_cluster_survives_a_crash_of_the_database() {
     let grant = cluster[1].locks_of(&namespace).grant(lock.clone());
     server.crash_and_restart().expect("PostgreSQL starts again");
     let locks = cluster[1].locks_of(&namespace);
-    insist(|| locks.request("POST", "").json(&lock)).refused(409, "LockHeld");
+    retry(|| locks.request("POST", "").json(&lock)).refused(409, "LockHeld");
     locks.heartbeat(&grant).ok();
     locks.let_go(&grant);
     cluster.settle(&[0, 1]);

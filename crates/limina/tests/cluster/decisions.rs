@@ -1,17 +1,17 @@
-//! Decisions over several nodes, one of which dies.
+//! Decisions in a cluster, while one of its nodes dies.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, SHORT, insist};
+use crate::cluster::{Cluster, SHORT, retry};
 use crate::common::decisions::Decisions;
 use crate::harness::eventually;
 use crate::ledger::with;
 use crate::limiter::{self, fixed};
 use crate::reply::Reply;
 
-/// Requests that are answered before the owner dies.
+/// The number of requests that are answered before the owner dies.
 const SOME: usize = 60;
 
 fn call(id: &str) -> Value {
@@ -32,10 +32,10 @@ fn actual(n: usize) -> Value {
     json!({"checks": [{"name": "tokens", "hits": hits}], "holds": [{"limit_name": "budget", "value": value}]})
 }
 
-/// Clients decide and commit through the two nodes that live on, while the owner of the namespace dies. Each repeats what got no
-/// answer, under the same id. Everything is booked once.
+/// Clients decide and commit through the two surviving nodes while the owner of the namespace dies. A client that gets
+/// no answer repeats its request under the same id. Every amount is booked once.
 #[test]
-fn decisions_survive_the_death_of_their_owner() {
+fn decisions_survive_the_death_of_the_owner() {
     let mut cluster = Cluster::of(3, SHORT);
     let namespace = cluster.namespace_of(1);
     let limiter = cluster[0].limiter_of(&namespace);
@@ -50,8 +50,8 @@ fn decisions_survive_the_death_of_their_owner() {
     let work = |decisions: Decisions, client: usize| {
         for n in 0..40 {
             let (id, number) = (format!("{client}-{n}"), client * 40 + n);
-            insist(|| decisions.sending("", &call(&id))).ok().has("state", "open");
-            insist(|| decisions.sending(&format!("/{id}/commit"), &actual(number)))
+            retry(|| decisions.sending("", &call(&id))).ok().has("state", "open");
+            retry(|| decisions.sending(&format!("/{id}/commit"), &actual(number)))
                 .ok()
                 .has("state", "committed");
             done.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +74,7 @@ fn decisions_survive_the_death_of_their_owner() {
     for node in rest {
         let decisions = node.decisions_of(&namespace);
         assert_eq!(decisions.open(""), ["open"]);
-        // An open decision has its whole ttl again.
+        // The new owner has given the open decision its full `ttl` again.
         let left = decisions.get("open").ok().body["expires_in_ms"].as_u64().unwrap();
         assert!(left > 3_000_000, "{left} ms left of an hour");
         decisions.decide(&with(call("open"), json!({"explain": true}))).ok().has("repeated", true);
@@ -86,9 +86,10 @@ fn decisions_survive_the_death_of_their_owner() {
     }
 }
 
-/// Who waits at another node is decided there, and who hangs up there waits no more.
+/// A decision that was requested through another node than the owner waits, and is made. If its client hangs up, it
+/// stops waiting.
 #[test]
-fn who_waits_through_another_node_is_decided() {
+fn a_decision_can_wait_through_another_node() {
     let cluster = Cluster::of(2, crate::cluster::LONG);
     let namespace = cluster.namespace_of(0);
     let (here, there) = (cluster[0].decisions_of(&namespace), cluster[1].decisions_of(&namespace));

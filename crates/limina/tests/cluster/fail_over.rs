@@ -1,11 +1,11 @@
-//! A node dies: nothing that was acknowledged is lost, and the others serve on.
+//! A node dies: nothing that was acknowledged is lost, and the other nodes continue to serve.
 
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, LONG, SHORT, SOON, insist};
+use crate::cluster::{Cluster, LONG, SHORT, SOON, retry};
 use crate::compare::timeless;
 use crate::events;
 use crate::harness::{Server, eventually};
@@ -14,10 +14,10 @@ use crate::limiter::{self, fixed};
 use crate::load::{self, Operation, Progress};
 use crate::locks::exclusive;
 
-/// So many requests of all clients together are answered before something happens.
+/// All clients together get this many answers before the disturbance.
 const SOME: usize = 100;
 
-/// Clients of these nodes at work, while something happens in the midst of it; what each was told.
+/// Runs clients through these nodes, disturbs the cluster while they work, and returns what each client was answered.
 #[track_caller]
 pub(crate) fn at_work(
     nodes: &[&Server],
@@ -42,7 +42,7 @@ pub(crate) fn at_work(
 }
 
 #[test]
-fn what_was_acknowledged_survives_the_death_of_its_owner() {
+fn acknowledged_writes_survive_the_death_of_the_owner() {
     let mut cluster = Cluster::of(3, SHORT);
     let namespace = cluster.namespace_of(1);
     load::make_limits(&cluster[0].ledger_of(&namespace));
@@ -51,7 +51,7 @@ fn what_was_acknowledged_survives_the_death_of_its_owner() {
     let mut operations = at_work(&clients, &namespace, "before", || owner.kill());
 
     let ledger = rest[0].ledger_of(&namespace);
-    insist(|| ledger.request("GET", "/limits")).ok();
+    retry(|| ledger.request("GET", "/limits")).ok();
     operations.extend(at_work(&clients, &namespace, "after", || {}));
     load::verify(&ledger, &mut operations);
 
@@ -60,8 +60,8 @@ fn what_was_acknowledged_survives_the_death_of_its_owner() {
     load::verify(&cluster[1].ledger_of(&namespace), &mut operations);
 }
 
-/// The database knows at once that the owner's connections are gone, so nobody waits for the long tenure. A process that is
-/// killed and started again gets its address back as soon.
+/// The database notices at once that the owner's connections are gone, so no client waits for the long tenure. For the
+/// same reason a process that is killed and started again gets its address back at once.
 #[test]
 fn a_node_that_dies_is_replaced_before_its_tenure_expires() {
     let mut cluster = Cluster::of(3, LONG);
@@ -70,7 +70,7 @@ fn a_node_that_dies_is_replaced_before_its_tenure_expires() {
     let (owner, rest) = cluster.apart(1);
     owner.kill();
     let start = Instant::now();
-    insist(|| rest[0].ledger_of(&namespace).request("GET", "/limits")).ok();
+    retry(|| rest[0].ledger_of(&namespace).request("GET", "/limits")).ok();
     let interruption = start.elapsed();
     println!("interrupted for {interruption:?} by a death");
     assert!(interruption < SOON, "{interruption:?}, as if it waited for a tenure");
@@ -81,7 +81,7 @@ fn a_node_that_dies_is_replaced_before_its_tenure_expires() {
     cluster.settle_within(SOON, &[0, 1, 2]);
 }
 
-/// What each family shows of itself is the same before and after, through any node.
+/// Each family shows the same state before and after the death, through any node.
 #[test]
 fn all_families_survive_a_death() {
     let mut cluster = Cluster::of(3, SHORT);
@@ -89,7 +89,7 @@ fn all_families_survive_a_death() {
     let paths = fill(&cluster[1], &namespace);
     let (owner, rest) = cluster.apart(0);
     let ask = |node: &Server, path: &str| {
-        timeless(insist(|| node.http().get(node.url(&format!("/v1/ns/{namespace}{path}")))).ok())
+        timeless(retry(|| node.http().get(node.url(&format!("/v1/ns/{namespace}{path}")))).ok())
     };
     let before: Vec<_> = paths.iter().map(|path| ask(rest[0], path)).collect();
     owner.kill();
@@ -99,7 +99,7 @@ fn all_families_survive_a_death() {
     }
 }
 
-/// Something of everything, and the paths that show it.
+/// Creates something in every family, and returns the paths that show it.
 #[track_caller]
 fn fill(node: &Server, namespace: &str) -> Vec<String> {
     let ledger = node.ledger_of(namespace);

@@ -1,8 +1,8 @@
-//! Streams of events followed through any node: without a gap, whatever becomes of the owner.
+//! Followers of a stream, through any node: they see no gap, whatever happens to the owner.
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, LONG, SHORT, insist};
+use crate::cluster::{Cluster, LONG, SHORT, retry};
 use crate::events::{Events, LONG as DAY};
 use crate::harness::Server;
 use crate::sse::Sse;
@@ -10,40 +10,40 @@ use crate::stomp::{Change, Follower, Kind, Stomp};
 
 const STREAM: &str = "s";
 
-/// Submits some events, each until it is accepted, and returns the last one's clock.
+/// Submits events, each one until it is accepted. Returns the clock of the last one.
 #[track_caller]
 fn submit(events: &Events, name: &str) -> u64 {
     let mut clock = 0;
     for n in 0..20 {
         let event = format!("{name}-{n}");
         let request = || events.submission(STREAM, &event).header("idempotency-key", &event);
-        let submitted = insist(request).submitted();
+        let submitted = retry(request).submitted();
         assert!(submitted.clock > clock, "{submitted:?} after {clock}");
         clock = submitted.clock;
     }
     clock
 }
 
-/// One who follows over both protocols.
-struct Both {
+/// A follower over both protocols, STOMP and server-sent events.
+struct BothProtocols {
     stomp: Stomp,
     by_stomp: Follower,
     sse: Sse,
     by_sse: Follower,
 }
 
-impl Both {
+impl BothProtocols {
     #[track_caller]
-    fn at(node: &Server, namespace: &str) -> Both {
+    fn at(node: &Server, namespace: &str) -> BothProtocols {
         let mut stomp = Stomp::connect_to(node.address());
         let by_stomp = stomp.follow("0", &format!("/topic/{namespace}/{STREAM}"));
         let mut sse = Sse::open(node, &path(namespace), None);
         let mut by_sse = Follower::default();
         by_sse.fold(sse.push());
-        Both { stomp, by_stomp, sse, by_sse }
+        BothProtocols { stomp, by_stomp, sse, by_sse }
     }
 
-    /// The same one, who lost its connections and comes to another node.
+    /// The same follower, which has lost its connections and resumes at another node.
     #[track_caller]
     fn resume_at(&mut self, node: &Server, namespace: &str) {
         self.stomp = Stomp::connect_to(node.address());
@@ -59,7 +59,7 @@ impl Both {
         }
     }
 
-    /// Each of these was submitted once, and no key frame stood in for a change.
+    /// Checks that each of these events was submitted once, and that no key frame replaced a change.
     #[track_caller]
     fn saw(&self, names: &[&str]) {
         let expected: Vec<String> =
@@ -85,7 +85,7 @@ fn followers_at_other_nodes_miss_nothing_when_the_owner_dies() {
     let (owner, rest) = cluster.apart(1);
     let events = rest[0].events_of(&namespace);
     events.only_once(STREAM, DAY);
-    let mut followers = [Both::at(rest[0], &namespace), Both::at(rest[1], &namespace)];
+    let mut followers = [BothProtocols::at(rest[0], &namespace), BothProtocols::at(rest[1], &namespace)];
     let clock = submit(&events, "before");
     followers.iter_mut().for_each(|follower| follower.reach(clock));
     owner.kill();
@@ -97,13 +97,13 @@ fn followers_at_other_nodes_miss_nothing_when_the_owner_dies() {
 }
 
 #[test]
-fn followers_at_other_nodes_miss_nothing_when_the_owner_goes() {
+fn followers_at_other_nodes_miss_nothing_when_the_owner_stops() {
     let mut cluster = Cluster::of(3, LONG);
     let namespace = cluster.namespace_of(0);
     let (owner, rest) = cluster.apart(0);
     let events = rest[1].events_of(&namespace);
     events.only_once(STREAM, DAY);
-    let mut follower = Both::at(rest[0], &namespace);
+    let mut follower = BothProtocols::at(rest[0], &namespace);
     submit(&events, "before");
     owner.stop();
     submit(&events, "while away");
@@ -119,7 +119,7 @@ fn a_follower_whose_node_died_resumes_at_another() {
     let mut cluster = Cluster::of(3, SHORT);
     let namespace = cluster.namespace_of(1);
     cluster[1].events_of(&namespace).only_once(STREAM, DAY);
-    let mut follower = Both::at(&cluster[1], &namespace);
+    let mut follower = BothProtocols::at(&cluster[1], &namespace);
     let clock = submit(&cluster[1].events_of(&namespace), "before");
     follower.reach(clock);
     cluster.node(1).kill();
@@ -130,9 +130,9 @@ fn a_follower_whose_node_died_resumes_at_another() {
     follower.saw(&["before", "meanwhile", "after"]);
 }
 
-/// Where all changes are kept, no key frame stands in for them, also if there are more every moment.
+/// While all changes are kept, a follower that resumes gets no key frame, even if new changes arrive all the time.
 #[test]
-fn who_resumes_in_the_midst_of_changes_gets_them_all() {
+fn a_follower_that_resumes_during_changes_gets_all_of_them() {
     let cluster = Cluster::of(3, LONG);
     let namespace = cluster.namespace_of(0);
     let events = cluster[0].events_of(&namespace);
@@ -158,17 +158,17 @@ fn who_resumes_in_the_midst_of_changes_gets_them_all() {
     }
 }
 
-/// What falls due is published once, also when the owner dies in between.
+/// An event that falls due is published once, even if the owner dies at that moment.
 #[test]
-fn events_are_published_once_over_a_death() {
+fn events_are_published_once_when_the_owner_dies() {
     let mut cluster = Cluster::of(2, SHORT);
     let namespace = cluster.namespace_of(1);
     let events = cluster[0].events_of(&namespace);
     events.only_once(STREAM, "1s");
-    let mut follower = Both::at(&cluster[0], &namespace);
+    let mut follower = BothProtocols::at(&cluster[0], &namespace);
     submit(&events, "due");
     cluster.node(1).kill();
-    insist(|| events.request("GET", &format!("/{STREAM}"))).ok();
+    retry(|| events.request("GET", &format!("/{STREAM}"))).ok();
     let clock = events.await_none(STREAM).clock;
     follower.reach(clock);
     follower.saw(&["due"]);
@@ -177,11 +177,11 @@ fn events_are_published_once_over_a_death() {
 }
 
 #[test]
-fn a_deleted_stream_is_told_to_followers_at_other_nodes() {
+fn followers_at_other_nodes_learn_of_a_deleted_stream() {
     let cluster = Cluster::of(3, LONG);
     let namespace = cluster.namespace_of(0);
     cluster[0].events_of(&namespace).only_once(STREAM, DAY);
-    let mut follower = Both::at(&cluster[1], &namespace);
+    let mut follower = BothProtocols::at(&cluster[1], &namespace);
     cluster[2].events_of(&namespace).delete(STREAM).is(204);
     follower.stomp.receive().error_naming("StreamNotFound");
     follower.stomp.expect_close();

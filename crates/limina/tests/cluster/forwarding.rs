@@ -1,4 +1,4 @@
-//! Any node answers for any namespace, in the owner's words.
+//! Any node answers for any namespace, with the same answer as the owner.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::locks::exclusive;
 use crate::reply::{Reply, all_pages};
 use crate::shape;
 
-/// Each namespace is written through one node and read through all; a node owns some and not others.
+/// Each namespace is written through one node and read through all nodes. Each node owns some of the namespaces.
 #[test]
 fn all_families_work_through_any_node() {
     let cluster = Cluster::of(3, LONG);
@@ -31,7 +31,8 @@ fn all_families_work_through_any_node() {
     }
 }
 
-/// Envoy's configuration is the same at every node, as it is behind a load balancer. Whichever node is asked, one limit counts.
+/// Every node behind a load balancer has the same configuration of Envoy's limits. A limit counts the requests of all
+/// nodes together.
 #[test]
 fn envoy_is_answered_by_any_node() {
     let home = tempfile::tempdir().unwrap();
@@ -55,7 +56,7 @@ fn envoy_is_answered_by_any_node() {
         (answer.status().as_u16(), answer.json::<Value>().unwrap()["statuses"][0]["limitRemaining"].clone())
     };
     let answers: Vec<_> = (0..7).map(ask).collect();
-    // Protobuf's JSON leaves out a number that is 0.
+    // Protobuf's JSON omits a number that is 0.
     let left = [json!(5), json!(4), json!(3), json!(2), json!(1), Value::Null];
     let expected = left.into_iter().map(|left| (200, left)).chain([(429, Value::Null)]);
     assert_eq!(answers, expected.collect::<Vec<_>>());
@@ -111,7 +112,7 @@ fn use_events(cluster: &Cluster, writer: &Server, namespace: &str, name: &str) {
     }
 }
 
-/// Every request that is refused is refused alike by the owner and by the others, headers included.
+/// A request that is refused gets the same refusal from the owner and from every other node, headers included.
 #[test]
 fn refusals_are_the_same_through_any_node() {
     let cluster = Cluster::of(2, LONG);
@@ -159,7 +160,7 @@ fn refusals_are_the_same_through_any_node() {
 }
 
 #[test]
-fn a_large_batch_passes_through_another_node() {
+fn a_large_batch_can_be_forwarded() {
     let cluster = Cluster::of(2, LONG);
     let (namespace, through) = (cluster.namespace_of(0), 1);
     let limits: Vec<String> = (0..4).map(|n| format!("{n:0250}")).collect();
@@ -195,7 +196,7 @@ fn every_node_lists_all_namespaces() {
 }
 
 #[test]
-fn a_request_makes_one_hop_and_metrics_tell() {
+fn requests_make_one_hop_and_are_counted() {
     let cluster = Cluster::of(2, LONG);
     let namespace = cluster.namespace_of(0);
     let forwarded = |node: usize| metric(&cluster[node], "limina_cluster_forwarded_total");

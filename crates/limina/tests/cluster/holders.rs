@@ -1,11 +1,11 @@
-//! Locks and leases over several nodes: who waits where, who holds what when an owner dies or goes.
+//! Locks and leases in a cluster: who waits, and who holds what when the owner of the shard dies or leaves.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::cluster::{Cluster, LONG, SHARDS, SHORT, insist, namespace_in};
+use crate::cluster::{Cluster, LONG, SHARDS, SHORT, namespace_in, retry};
 use crate::database::{Frozen, private};
 use crate::harness::{Server, eventually};
 use crate::ledger::encode;
@@ -13,19 +13,20 @@ use crate::limiter::{Lease, Limiter};
 use crate::locks::{Grant, Locks, PATIENT, exclusive, lasting, waiting};
 use crate::raw;
 
-/// The `ttl` of what is looked at here, in milliseconds: longer than any test.
+/// The `ttl` of the locks and leases that these tests measure, in milliseconds: longer than any test.
 const HOUR: u64 = 3_600_000;
 
-/// So old is what is held before its owner goes, in milliseconds, so that a full `ttl` can be told from what was left.
+/// How long a lock or lease is held before its owner goes, in milliseconds. So a full `ttl` can be distinguished from
+/// the rest of one.
 const AGE: u64 = 1_000;
 
-/// Shard time may be slewed by 5 %, and instants are whole milliseconds.
+/// How imprecise a measured `ttl` may be: shard time may be slewed by 5 %, and instants are whole milliseconds.
 fn slack(elapsed: Duration) -> u64 {
     elapsed.as_millis() as u64 / 10 + 20
 }
 
 #[test]
-fn who_waits_through_another_node_is_granted() {
+fn a_request_that_waits_through_another_node_is_granted() {
     let cluster = Cluster::of(3, LONG);
     let namespace = cluster.namespace_of(0);
     let at = |node: usize| cluster[node].locks_of(&namespace);
@@ -43,7 +44,7 @@ fn who_waits_through_another_node_is_granted() {
 }
 
 #[test]
-fn who_hangs_up_at_another_node_leaves_the_queue() {
+fn a_hang_up_at_another_node_leaves_the_queue() {
     let cluster = Cluster::of(2, LONG);
     let namespace = cluster.namespace_of(0);
     let at = |node: usize| cluster[node].locks_of(&namespace);
@@ -58,10 +59,10 @@ fn who_hangs_up_at_another_node_leaves_the_queue() {
     at(1).free(exclusive(json!({"k": 1})));
 }
 
-/// The client's node sleeps while the client goes and its grant falls due, so that it finds the hang-up and the owner's answer at
-/// once. The owner cannot take back what it has answered already.
+/// The client's node is paused while the client hangs up and its grant falls due. When the node continues, it finds the
+/// hang-up and the owner's answer at once. The owner cannot take back a grant that it has already sent.
 #[test]
-fn a_grant_to_one_who_has_gone_from_another_node_is_released() {
+fn a_grant_after_a_hang_up_at_another_node_is_released() {
     let mut cluster = Cluster::of(2, LONG);
     let namespace = cluster.namespace_of(0);
     let locks = cluster[0].locks_of(&namespace);
@@ -83,7 +84,7 @@ fn a_grant_to_one_who_has_gone_from_another_node_is_released() {
 }
 
 #[test]
-fn a_holder_has_its_full_time_again_after_its_owner_died() {
+fn a_holder_has_its_full_ttl_after_the_owner_died() {
     let mut cluster = Cluster::of(3, SHORT);
     let held = Held::by(&cluster, 1);
     let waiter = held.locks(&cluster[0]).wait(waiting(exclusive(json!({"k": 1})), PATIENT));
@@ -99,9 +100,9 @@ fn a_holder_has_its_full_time_again_after_its_owner_died() {
     held.stays(&cluster[0], &cluster[2]);
 }
 
-/// The second owner gives the shard away before the holders have sent a heartbeat.
+/// The second owner hands the shard over before the holders have sent a heartbeat.
 #[test]
-fn a_holder_has_its_full_time_again_after_a_death_and_a_hand_over() {
+fn a_holder_has_its_full_ttl_after_a_death_and_a_hand_over() {
     let mut cluster = Cluster::of(3, SHORT);
     let held = Held::by(&cluster, 1);
     held.await_age(&cluster[0]);
@@ -116,9 +117,9 @@ fn a_holder_has_its_full_time_again_after_a_death_and_a_hand_over() {
     held.stays(&cluster[third], &cluster[third]);
 }
 
-/// While the database hangs, no heartbeat is accepted. Nothing was under way in the shard, so it keeps its memory.
+/// While the database hangs, no heartbeat is accepted. Nothing was in flight in the shard, so it keeps its memory.
 #[test]
-fn a_holder_has_its_full_time_again_after_the_database_was_away() {
+fn a_holder_has_its_full_ttl_after_a_database_outage() {
     let (server, url) = private();
     let cluster = Cluster::on(url, 1, SHORT);
     let held = Held::by(&cluster, 0);
@@ -139,7 +140,7 @@ fn a_holder_has_its_full_time_again_after_the_database_was_away() {
 }
 
 #[test]
-fn a_shard_that_is_handed_over_extends_nothing() {
+fn a_hand_over_extends_nothing() {
     let mut cluster = Cluster::of(3, LONG);
     let held = Held::by(&cluster, 1);
     held.await_age(&cluster[0]);
@@ -150,9 +151,9 @@ fn a_shard_that_is_handed_over_extends_nothing() {
     held.stays(&cluster[0], &cluster[2]);
 }
 
-/// The next owner's clock is an hour ahead: whoever holds something for a minute still does.
+/// The next owner's clock is an hour ahead. A lock that is held for a minute is still held.
 #[test]
-fn a_shard_that_is_handed_over_keeps_its_time() {
+fn a_hand_over_keeps_shard_time() {
     let shim = Shim::make();
     let mut cluster = Cluster::of(1, LONG);
     let namespace = cluster.namespace_of(0);
@@ -164,13 +165,13 @@ fn a_shard_that_is_handed_over_keeps_its_time() {
     cluster.node(0).stop();
     let locks = cluster[ahead].locks_of(&namespace);
     let path = format!("/{}", encode(&grant.lock_id));
-    let left = insist(|| locks.request("GET", &path)).ok().number("expires_in_ms");
+    let left = retry(|| locks.request("GET", &path)).ok().number("expires_in_ms");
     assert!(left <= 60_000, "{left} ms");
     locks.heartbeat(&grant).ok();
     locks.taken(exclusive(json!({"k": 1})));
 }
 
-/// A library that puts the wall clock of a process ahead.
+/// A preloaded library that sets the wall clock of a process ahead.
 struct Shim {
     library: String,
     /// Held for its `Drop`.
@@ -205,9 +206,9 @@ impl Shim {
     }
 }
 
-/// One whose `ttl` is short sends heartbeats through another node, and never loses its lock.
+/// A client with a short `ttl` sends its heartbeats through another node, and never loses its lock.
 #[test]
-fn heartbeats_keep_a_lock_over_a_death() {
+fn heartbeats_keep_a_lock_when_the_owner_dies() {
     let mut cluster = Cluster::of(3, SHORT);
     let namespace = cluster.namespace_of(2);
     let (owner, rest) = cluster.apart(2);
@@ -216,14 +217,14 @@ fn heartbeats_keep_a_lock_over_a_death() {
     owner.kill();
     let path = format!("/{}/heartbeat", encode(&grant.lock_id));
     for _ in 0..20 {
-        insist(|| locks.request("POST", &path).json(&json!({"session_id": grant.session_id}))).ok();
+        retry(|| locks.request("POST", &path).json(&json!({"session_id": grant.session_id}))).ok();
     }
     locks.taken(exclusive(json!({"k": 1})));
     locks.let_go(&grant);
     assert!(locks.grant(exclusive(json!({"k": 1}))).token > grant.token);
 }
 
-/// A lock and a lease in a namespace of one node.
+/// A lock and a lease in a namespace that one node owns.
 struct Held {
     namespace: String,
     grant: Grant,
@@ -250,24 +251,24 @@ impl Held {
         node.limiter_of(&self.namespace)
     }
 
-    /// Both have been held for a while.
+    /// Waits until both have been held for [`AGE`].
     #[track_caller]
     fn await_age(&self, node: &Server) {
         let old = eventually(|| self.left(node).iter().all(|&left| left <= HOUR - AGE).then_some(()));
         assert!(old.is_some(), "time stands still");
     }
 
-    /// How long both have to go.
+    /// The remaining time of both.
     #[track_caller]
     fn left(&self, node: &Server) -> [u64; 2] {
         let lock = format!("/{}", encode(&self.grant.lock_id));
-        let lock = insist(|| self.locks(node).request("GET", &lock)).ok();
+        let lock = retry(|| self.locks(node).request("GET", &lock)).ok();
         let lease = format!("/leases/{}", encode(&self.lease.id));
-        let lease = insist(|| self.limiter(node).request("GET", &lease)).ok();
+        let lease = retry(|| self.limiter(node).request("GET", &lease)).ok();
         [lock.number("expires_in_ms"), lease.number("expires_in_ms")]
     }
 
-    /// Both were given their full time at this instant or later.
+    /// Checks that both got their full `ttl` at this instant or later.
     #[track_caller]
     fn has_full_time_since(&self, instant: Instant, node: &Server) {
         let left = self.left(node);
@@ -278,7 +279,7 @@ impl Held {
         );
     }
 
-    /// Nobody else gets them before they are given back; then tokens go on growing.
+    /// Checks that no other client gets either before it is released, and that tokens keep growing after that.
     #[track_caller]
     fn stays(&self, node: &Server, other: &Server) {
         self.locks(node).taken(exclusive(json!({"k": 1})));

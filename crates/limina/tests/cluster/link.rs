@@ -1,4 +1,4 @@
-//! A way to the database that can be cut and mended.
+//! A TCP proxy in front of the database, which a test can cut and restore.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,27 +12,28 @@ pub(crate) struct Link {
     state: Option<Arc<Open>>,
 }
 
-/// While the link is whole.
+/// The state of the link while it is open.
 struct Open {
     listener: TcpListener,
-    /// Every socket of every connection; none any more once it is cut.
+    /// Every socket of every connection. `None` once the link is cut.
     sockets: Mutex<Option<Vec<TcpStream>>>,
 }
 
 impl Link {
-    /// To a port of this machine; cut, to begin with.
+    /// A link to a port of this machine, which starts cut.
     pub(crate) fn to(port: u16) -> Link {
         Link { near: free_address(), far: ([127, 0, 0, 1], port).into(), state: None }
     }
 
-    /// Where the database seems to be.
+    /// The port at which the database seems to listen.
     pub(crate) fn port(&self) -> u16 {
         self.near.port()
     }
 
     #[track_caller]
     pub(crate) fn mend(&mut self) {
-        // A process that another test starts at this moment has a copy of every socket until it runs its own program.
+        // A process that another test starts at this moment has a copy of every socket until it executes its own
+        // program. So binding the port may fail for a moment.
         let listener = eventually(|| TcpListener::bind(self.near).ok()).expect("listen");
         let open = Arc::new(Open { listener, sockets: Mutex::new(Some(Vec::new())) });
         let (accepting, far) = (Arc::clone(&open), self.far);
@@ -46,13 +47,13 @@ impl Link {
         self.state = Some(open);
     }
 
-    /// Every connection breaks, and none is accepted any more.
+    /// Breaks every connection, and accepts no more connections.
     pub(crate) fn cut(&mut self) {
         let Some(open) = self.state.take() else { return };
         for socket in open.sockets.lock().unwrap().take().into_iter().flatten() {
             let _ = socket.shutdown(Shutdown::Both);
         }
-        // Wakes whoever accepts, who finds that it is cut.
+        // Wakes the thread that accepts connections, so that it notices the cut.
         let _ = TcpStream::connect(self.near);
     }
 }
@@ -64,7 +65,7 @@ impl Drop for Link {
 }
 
 impl Open {
-    /// Fails once the link is cut.
+    /// Connects both sides. Fails if the link is cut.
     fn connect(&self, near: TcpStream, far: SocketAddr) -> io::Result<()> {
         let far = TcpStream::connect(far)?;
         near.set_nodelay(true)?;
@@ -80,7 +81,7 @@ impl Open {
     }
 }
 
-/// Carries one direction until either side ends.
+/// Copies one direction until either side ends.
 fn pump(mut from: TcpStream, mut to: TcpStream) {
     std::thread::spawn(move || {
         let _ = io::copy(&mut from, &mut to);

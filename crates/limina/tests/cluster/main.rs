@@ -1,6 +1,7 @@
-//! Several nodes on one PostgreSQL, from outside: real processes, their HTTP contract and their signals.
+//! Several nodes on one PostgreSQL, tested from outside: real processes, their HTTP contract and their signals.
 //!
-//! Every test has nodes and a database of its own. What must hold is taken from `docs/cluster.md` and the contract alone.
+//! Every test has its own nodes and its own database. The expected behaviour is taken from `docs/cluster.md` and the
+//! contract alone.
 
 mod certificates;
 mod chaos;

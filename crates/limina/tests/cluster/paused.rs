@@ -1,9 +1,10 @@
-//! An owner that is paused, loses its shards meanwhile, and wakes up: it can neither write nor answer from what it remembers.
+//! An owner is paused, and loses its shards meanwhile. When it continues, it can neither write nor answer from its
+//! outdated memory.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, SHORT, insist};
+use crate::cluster::{Cluster, SHORT, retry};
 use crate::fail_over::at_work;
 use crate::ledger::hold;
 use crate::limiter::{self, fixed};
@@ -12,7 +13,7 @@ use crate::locks::{Grant, exclusive};
 use crate::raw::{self, Connection};
 use crate::reply::Reply;
 
-/// What was sent to the owner while it was paused, and is answered after it woke up.
+/// A request that is sent to the owner while it is paused, and answered after it continues.
 struct Sent(Connection);
 
 impl Sent {
@@ -23,7 +24,7 @@ impl Sent {
         Sent(connection)
     }
 
-    /// The truth, or 503.
+    /// Requires the correct answer or 503.
     #[track_caller]
     fn answered(mut self, truth: impl FnOnce(Reply)) {
         let reply = self.0.receive();
@@ -36,9 +37,9 @@ impl Sent {
     }
 }
 
-/// Each request would be answered otherwise by a node that remembers how it was before the pause.
+/// A node that still believes its memory from before the pause would answer each of these requests differently.
 #[test]
-fn a_paused_owner_tells_nothing_old() {
+fn a_paused_owner_answers_nothing_outdated() {
     let cluster = Cluster::of(3, SHORT);
     let (old, other) = (1, 0);
     let namespace = cluster.namespace_of(old);
@@ -71,7 +72,7 @@ fn a_paused_owner_tells_nothing_old() {
     }
 }
 
-/// How it was before the pause.
+/// The state before the pause.
 struct Before {
     grant: Grant,
 }
@@ -90,13 +91,13 @@ impl Before {
         Before { grant: node.locks_of(namespace).grant(exclusive(json!({"k": 1}))) }
     }
 
-    /// All of it becomes another: what was full has room, what had room is used up. Returns the stream's clock.
+    /// Changes all of that state: what was full gets room, and what had room is filled. Returns the stream's clock.
     #[track_caller]
     fn change(&self, cluster: &Cluster, node: usize, namespace: &str) -> u64 {
         let node = &cluster[node];
         let ledger = node.ledger_of(namespace);
         let commit = hold("early", &[("a", 5)]);
-        insist(|| ledger.request("POST", "/commit").json(&commit)).ok().value("a", 5, 0);
+        retry(|| ledger.request("POST", "/commit").json(&commit)).ok().value("a", 5, 0);
         let limiter = node.limiter_of(namespace);
         limiter.counters(json!({"durable": 1}), -1).ok();
         node.locks_of(namespace).let_go(&self.grant);
@@ -104,9 +105,9 @@ impl Before {
     }
 }
 
-/// A relaxed answer waits for no append and for nothing to be confirmed, so nothing but time keeps it from being old.
+/// A relaxed answer waits for neither an append nor a confirm, so only the expired tenure prevents an outdated answer.
 #[test]
-fn a_paused_owner_tells_nothing_old_of_relaxed_windows() {
+fn a_paused_owner_answers_nothing_outdated_about_relaxed_windows() {
     let cluster = Cluster::of(2, SHORT);
     for round in 0..5 {
         let (old, other) = (round % 2, (round + 1) % 2);
@@ -120,7 +121,7 @@ fn a_paused_owner_tells_nothing_old_of_relaxed_windows() {
         let (path, body) = (format!("/v1/ns/{namespace}/limiter/check"), json!({"key_values": {&rule: 1}}));
         let sent: Vec<Sent> = (0..8).map(|_| Sent::to(&cluster, old, "POST", &path, &body)).collect();
         cluster.await_new_owner(&namespace, old, other);
-        while insist(|| at(other).request("POST", "/check").json(&body)).status == 200 {}
+        while retry(|| at(other).request("POST", "/check").json(&body)).status == 200 {}
         cluster[old].signal(Signal::CONT);
 
         for sent in sent {
@@ -130,9 +131,9 @@ fn a_paused_owner_tells_nothing_old_of_relaxed_windows() {
     }
 }
 
-/// Clients whose requests were inside when it was paused: each is answered with what is true, or not at all.
+/// The owner is paused while it has requests of clients in progress. Each request gets a correct answer, or none.
 #[test]
-fn requests_inside_a_paused_owner_are_done_once_or_not_at_all() {
+fn requests_in_a_paused_owner_are_executed_at_most_once() {
     let cluster = Cluster::of(3, SHORT);
     let old = 2;
     let namespace = cluster.namespace_of(old);
@@ -142,7 +143,7 @@ fn requests_inside_a_paused_owner_are_done_once_or_not_at_all() {
         cluster[old].signal(Signal::STOP);
         cluster.await_new_owner(&namespace, old, 0);
         let ledger = cluster[0].ledger_of(&namespace);
-        insist(|| ledger.request("GET", "/limits")).ok();
+        retry(|| ledger.request("GET", "/limits")).ok();
         cluster[old].signal(Signal::CONT);
     });
     cluster.settle(&[0, 1, 2]);

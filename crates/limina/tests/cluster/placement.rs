@@ -1,14 +1,15 @@
-//! Who owns what when nodes come and go, and that nobody notices where it is done cleanly.
+//! Which node owns which shard when nodes join and leave, and that clients notice no clean move.
 
 use crate::cluster::{Cluster, LONG, SHORT, SOON, View, metric, settle};
 use crate::harness::eventually;
 use crate::traffic::steady;
 
-/// How many shards the node had read before it got them, so that only the tails of their journals were left to read.
+/// The number of shards that the node had read before it owned them, so that only the ends of their journals were left
+/// to read.
 const PREPARED: &str = "limina_cluster_shards_prepared_total";
 
 #[test]
-fn each_node_has_its_share_and_all_agree() {
+fn nodes_get_equal_shares_and_agree() {
     let mut cluster = Cluster::of(3, LONG);
     let before = View::of(&cluster[0]).expect("a view").epochs;
     let fourth = cluster.join();
@@ -23,7 +24,7 @@ fn each_node_has_its_share_and_all_agree() {
 }
 
 #[test]
-fn a_node_joins_and_no_client_notices() {
+fn clients_do_not_notice_a_join() {
     let mut cluster = Cluster::of(3, LONG);
     let (third, rest) = cluster.apart(2);
     third.stop();
@@ -33,12 +34,12 @@ fn a_node_joins_and_no_client_notices() {
         settle(SOON, &[rest[0], rest[1], third]);
     });
     assert!(longest < SOON, "a request took {longest:?}, as if it waited for a tenure");
-    // On a machine that stands still for seconds, some shards move unprepared.
+    // On a machine that stalls for seconds, some shards move unprepared.
     assert!(metric(third, PREPARED) > 0.0, "no shard was read before it was handed over");
 }
 
 #[test]
-fn a_clean_stop_is_noticed_by_nobody_who_asks_elsewhere() {
+fn clients_of_other_nodes_do_not_notice_a_clean_stop() {
     let mut cluster = Cluster::of(3, LONG);
     let (first, rest) = cluster.apart(0);
     let prepared = || -> f64 { rest.iter().map(|node| metric(node, PREPARED)).sum() };
@@ -51,9 +52,9 @@ fn a_clean_stop_is_noticed_by_nobody_who_asks_elsewhere() {
     assert!(prepared() > before, "no shard was read before it was handed over");
 }
 
-/// Its old tenure still lasts when it starts again, and nobody renews it.
+/// The node's old tenure has not expired when the node starts again, and no process renews it.
 #[test]
-fn a_node_that_starts_again_takes_its_address_over() {
+fn a_restarted_node_takes_over_its_address() {
     let mut cluster = Cluster::of(2, SHORT);
     cluster.node(1).kill();
     cluster.node(1).start_again();
@@ -61,7 +62,7 @@ fn a_node_that_starts_again_takes_its_address_over() {
 }
 
 #[test]
-fn the_log_tells_what_moved_and_why() {
+fn the_log_explains_moves_of_shards() {
     let mut cluster = Cluster::of(2, SHORT);
     cluster.node(1).kill();
     cluster.settle(&[0]);

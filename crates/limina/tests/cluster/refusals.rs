@@ -1,4 +1,4 @@
-//! `/v1/refusals/stream` of any node shows what every node refuses, each refusal once.
+//! `/v1/refusals/stream` of any node shows the refusals of all nodes, each of them once.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use crate::cluster::{Cluster, LONG};
 use crate::sse::Sse;
 
 #[test]
-fn every_node_shows_what_all_nodes_refuse() {
+fn every_node_shows_the_refusals_of_all_nodes() {
     let cluster = Cluster::of(3, LONG);
     let namespace = cluster.namespace_of(1);
     cluster[0].ledger_of(&namespace).create_with_ceiling("full", 0);
     let refuse = |node: usize, operation: &str| {
         cluster[node].ledger_of(&namespace).hold(operation, &[("full", 1)]).refused(409, "LimitExceeded");
     };
-    // The owner of the namespace is node 1. Each refusal is recorded where its client asked.
+    // The owner of the namespace is node 1. A refusal is recorded at the node that its client asked.
     (0..3).for_each(|node| refuse(node, &format!("before-{node}")));
     let path = format!("/v1/ns/{namespace}/refusals/stream");
     let mut listeners =

@@ -1,14 +1,15 @@
-//! Requests that are repeated under the same key at another node, after the first one's owner died.
+//! A client repeats requests under the same idempotency keys through another node, after the owner of their shard has
+//! died.
 
 use serde_json::json;
 
-use crate::cluster::{Cluster, SHORT, insist};
+use crate::cluster::{Cluster, SHORT, retry};
 use crate::events;
 use crate::ledger::{hold, with};
 use crate::locks::exclusive;
 
 #[test]
-fn a_key_is_known_to_the_next_owner() {
+fn idempotency_keys_survive_a_change_of_owner() {
     let mut cluster = Cluster::of(3, SHORT);
     let namespace = cluster.namespace_of(1);
     let (owner, rest) = cluster.apart(1);
@@ -28,17 +29,17 @@ fn a_key_is_known_to_the_next_owner() {
         let url = rest[node].url(&format!("/v1/ns/{namespace}/{path}"));
         rest[node].http().post(url).header("idempotency-key", format!("key {n}")).json(body)
     };
-    let first: Vec<_> = (0..requests.len()).map(|n| insist(|| send(0, n))).collect();
+    let first: Vec<_> = (0..requests.len()).map(|n| retry(|| send(0, n))).collect();
     assert!(first.iter().all(|reply| [200, 201].contains(&reply.status)), "{first:?}");
     owner.kill();
     for (n, first) in first.into_iter().enumerate() {
-        let again = insist(|| send(1, n)).is(first.status);
+        let again = retry(|| send(1, n)).is(first.status);
         assert_eq!(without_time(again.body), without_time(first.body), "{:?}", requests[n]);
     }
     ledger.values(&["a"]).ok().value("a", 0, 1);
     assert_eq!(limiter.used("uses", json!({"k": 1})), 2);
     let other = hold("another", &[("a", 1)]);
-    insist(|| ledger.request("POST", "/hold").header("idempotency-key", "key 0").json(&other))
+    retry(|| ledger.request("POST", "/hold").header("idempotency-key", "key 0").json(&other))
         .refused(422, "IdempotencyKeyReused");
 }
 

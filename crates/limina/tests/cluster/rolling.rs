@@ -1,4 +1,4 @@
-//! All nodes are restarted one after the other, while clients send requests to every node.
+//! All nodes are restarted one after another, while clients send requests to every node.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::sleep;
@@ -13,16 +13,16 @@ use crate::ledger::{Ledger, hold};
 use crate::raw;
 use crate::reply::Reply;
 
-/// Before and after each restart, so many requests of all clients together are answered.
+/// All clients together get this many answers before and after each restart.
 const SOME: usize = 50;
 
-/// What the clients saw, all together.
+/// What all clients together saw.
 #[derive(Default)]
 struct Seen {
     done: AtomicUsize,
-    /// Requests that were answered with 503, and sent again.
+    /// The number of requests that were answered with 503 and sent again.
     refused: AtomicUsize,
-    /// Requests whose connection broke before the answer, and that were sent again.
+    /// The number of requests whose connection broke before the answer, and that were sent again.
     lost: AtomicUsize,
     stop: AtomicBool,
 }
@@ -46,7 +46,7 @@ fn a_rolling_restart_loses_no_request() {
                 eventually(|| (seen.done.load(Ordering::Relaxed) >= target || is_over()).then_some(()));
             assert!(done.is_some(), "the clients hang");
         };
-        // However this ends, no client goes on.
+        // Stops all clients when the test ends, even if it fails.
         let _stop = Stop(seen);
         at_work();
         for node in 0..3 {
@@ -63,7 +63,7 @@ fn a_rolling_restart_loses_no_request() {
             "{done} requests, {refused} answers were 503, {lost} were lost; the longest took {longest:?}"
         );
         println!("{summary}");
-        // None fails, unless the machine is so busy that a shard moves for longer than requests wait.
+        // Normally no request fails. On a very busy machine a shard may move for longer than requests wait.
         assert!((refused + lost) * 100 <= done, "more than 1 % failed: {summary}");
     });
 }
@@ -76,7 +76,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Holds one unit after the other, each once. Returns how long the longest took.
+/// Holds one unit after another, each exactly once. Returns the longest time that one of them took.
 fn work(bases: &[String], namespace: &str, seen: &Seen) -> Duration {
     let http = client();
     let ledgers: Vec<Ledger> = bases.iter().map(|base| ledger(&http, base, namespace)).collect();
@@ -104,7 +104,7 @@ fn work(bases: &[String], namespace: &str, seen: &Seen) -> Duration {
         let mut body = hold(&format!("{count}"), &[("rolling", 1)]);
         body["create_missing"] = true.into();
         let reply = send(&body);
-        // A request that was done and whose answer was lost is not done twice.
+        // A request that was executed, and whose answer was lost, is not executed a second time.
         assert!(reply.status == 200 || reply.body["code"] == "DuplicateOperation", "{reply:?}");
         longest = longest.max(start.elapsed());
         seen.done.fetch_add(1, Ordering::Relaxed);
@@ -119,7 +119,8 @@ fn ledger(http: &Client, base: &str, namespace: &str) -> Ledger {
     Ledger::new(http.clone(), format!("{base}/v1/ns/{namespace}/ledger"))
 }
 
-/// A client that is slow to send its request keeps a stopping node from ending. Meanwhile others connect, and are answered: the node forwards.
+/// A client that sends its request slowly keeps a stopping node alive. Meanwhile other clients connect and are
+/// answered, because the node forwards their requests.
 #[test]
 fn a_stopping_node_accepts_connections_until_its_end() {
     let cluster = Cluster::of(2, LONG);
@@ -130,7 +131,7 @@ fn a_stopping_node_accepts_connections_until_its_end() {
     let mut late = raw::Connection::open(cluster[0].address());
     late.send(begin);
     cluster[0].signal(Signal::TERM);
-    // Longer than a node serves that has nothing to do any more.
+    // Longer than an idle node continues to serve while it stops.
     let stopping = Instant::now();
     let mut answered = 0;
     while stopping.elapsed() < Duration::from_secs(4) {

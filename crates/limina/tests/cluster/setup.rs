@@ -8,7 +8,8 @@ use tokio_postgres::NoTls;
 use crate::cluster::{Cluster, LONG, SHORT, View, flags, free_address, metric, new_store};
 use crate::harness::{Process, eventually, limina};
 
-/// `limina serve` with these arguments must end with status 1 and say all of these words.
+/// Requires that `limina serve` with these arguments ends with status 1, and that its message contains all of these
+/// words.
 #[track_caller]
 fn refused(args: &[&str], words: &[&str]) {
     let mut process = Process::spawn(serve().args(args));
@@ -21,7 +22,7 @@ fn refused(args: &[&str], words: &[&str]) {
     }
 }
 
-/// A node that listens for others on any port.
+/// A node that listens for other nodes on any free port.
 fn serve() -> Command {
     let mut command = limina();
     command.arg("serve").env("LIMINA_PEER_LISTEN", "127.0.0.1:0");
@@ -40,7 +41,7 @@ pub(crate) fn execute(store: &str, statements: &str) {
 }
 
 #[test]
-fn the_number_of_shards_is_the_databases() {
+fn the_database_fixes_the_number_of_shards() {
     let mut cluster = Cluster::of(1, LONG);
     let listen = free_address().to_string();
     let store = cluster.store().to_owned();
@@ -49,7 +50,7 @@ fn the_number_of_shards_is_the_databases() {
     cluster.settle(&[0, 1]);
 }
 
-/// Every table of the schema that says a version says one that is not known yet.
+/// Sets a version that this program does not know yet in every table of the schema that has one.
 #[test]
 fn a_newer_schema_is_refused() {
     let store = new_store();
@@ -68,16 +69,16 @@ fn a_newer_schema_is_refused() {
 }
 
 #[test]
-fn a_schema_of_somebody_else_is_refused() {
+fn a_foreign_schema_is_refused() {
     let store = new_store();
     execute(&store, "create schema limina; create table limina.something_else (id int)");
     let listen = free_address().to_string();
     refused(&[&["--listen", &listen][..], &flags(&store, LONG)].concat(), &["schema", "limina"]);
 }
 
-/// What will not cure itself ends the start, and is named.
+/// An error that retrying cannot cure ends the start, and the message names it.
 #[test]
-fn a_database_that_refuses_is_not_waited_for() {
+fn permanent_database_errors_end_the_start() {
     let store = new_store();
     let listen = free_address().to_string();
     let refused_at = |store: &str, words: &[&str]| refused(&["--listen", &listen, "--store", store], words);
@@ -93,7 +94,7 @@ fn a_database_that_refuses_is_not_waited_for() {
     refused_at(&powerless, &["permission denied", database]);
 }
 
-/// The second one ends, and says who the first one is. The first one never notices.
+/// The second node ends, and names the first node. The first one never notices.
 #[test]
 fn two_nodes_cannot_have_one_address() {
     let cluster = Cluster::of(1, SHORT);
@@ -107,9 +108,9 @@ fn two_nodes_cannot_have_one_address() {
     assert_eq!(metric(&cluster[0], "limina_cluster_renewal_failures_total"), 0.0);
 }
 
-/// Both the node and the others say so.
+/// Both the node itself and the other nodes log the warning.
 #[test]
-fn an_address_that_leads_nowhere_is_warned_of() {
+fn unreachable_addresses_are_logged() {
     let mut cluster = Cluster::of(1, LONG);
     let nowhere = free_address().to_string();
     let store = cluster.store().to_owned();
@@ -124,7 +125,7 @@ fn an_address_that_leads_nowhere_is_warned_of() {
 }
 
 #[test]
-fn an_address_that_nobody_can_reach_must_be_replaced() {
+fn an_unspecified_address_must_be_replaced() {
     let store = new_store();
     let listen = ["--listen", "127.0.0.1:0", "--peer-listen", "0.0.0.0:0"];
     refused(&[&listen[..], &["--store", &store]].concat(), &["advertise"]);
@@ -132,7 +133,7 @@ fn an_address_that_nobody_can_reach_must_be_replaced() {
 }
 
 #[test]
-fn a_store_that_is_no_address_is_refused() {
+fn an_invalid_store_url_is_refused() {
     refused(&["--listen", "127.0.0.1:0", "--store", "mysql://somewhere/limina"], &["postgresql url"]);
 }
 

@@ -1,5 +1,5 @@
-//! PostgreSQL with a synchronous standby: clients are at work while the one or the other server is lost, and the standby
-//! promoted. Nothing that was acknowledged may be missing, and nodes go on by themselves.
+//! PostgreSQL with a synchronous standby: clients send requests while one of the two servers is lost and the standby is
+//! promoted. No acknowledged write may be missing, and nodes must recover automatically.
 //!
 //! Every test run plays one round. `cargo xtask standby` plays every kind of loss.
 
@@ -10,24 +10,24 @@ use limina_pg_server::{PgServer, USER};
 use serde_json::{Value, json};
 
 use crate::chaos;
-use crate::chaos::client::{Client, Front};
+use crate::chaos::client::{Client, Round};
 use crate::cluster::{Cluster, SHARDS, SHORT, SOON, free_address, namespace_in};
 use crate::ledger::hold;
 
 const NODES: usize = 3;
 
-/// What becomes of the primary before its standby is promoted.
+/// What happens to the primary before its standby is promoted.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
-    /// It is gone, with all that it had.
+    /// It is killed, and its data are lost.
     Kill,
-    /// It hangs, and goes on when it has a successor.
+    /// It hangs, and continues after the standby was promoted.
     Freeze,
-    /// Nothing: it lives on, and does not know that it has a successor.
+    /// It continues to run, and does not know that it was replaced.
     Isolate,
 }
 
-/// What becomes of the service while the standby is away.
+/// What the service does while there is no standby.
 #[derive(Debug, Clone, Copy)]
 enum Operator {
     WaitsForStandby,
@@ -35,7 +35,7 @@ enum Operator {
 }
 
 #[test]
-fn whichever_server_is_lost_nothing_acknowledged_is_lost() {
+fn nothing_acknowledged_is_lost_with_either_database_server() {
     let rounds = std::env::var("STANDBY_ROUNDS").map_or(1, |text| text.parse().expect("a number"));
     let losses = [Loss::Kill, Loss::Freeze, Loss::Isolate].into_iter().cycle();
     let operators = [Operator::WaitsForStandby, Operator::GoesOnWithout].into_iter().cycle();
@@ -51,18 +51,18 @@ fn whichever_server_is_lost_nothing_acknowledged_is_lost() {
     }
 }
 
-/// One round of all clients, while `disturb` makes another pair of the one that was there.
+/// Plays one round of all clients. `disturb` replaces the pair of database servers.
 fn disturbed(cluster: &mut Cluster, round: u64, disturb: impl FnOnce(&mut Cluster) -> Pair) -> Pair {
     let mut pair = None;
     chaos::run(cluster, &format!("round-{round}"), round, |cluster| pair = Some(disturb(cluster)));
     pair.expect("the round is over")
 }
 
-/// Two servers, of which the one or the other is the primary.
+/// Two database servers, one of which is the primary.
 struct Pair {
     primary: PgServer,
     standby: PgServer,
-    /// Names both.
+    /// The URL that names both servers.
     url: String,
 }
 
@@ -77,7 +77,8 @@ impl Pair {
         Pair { primary, standby, url }
     }
 
-    /// Nothing is told until another standby is there, unless the operator says that none is needed.
+    /// Checks that nothing is acknowledged until there is another standby, unless the operator says that none is
+    /// needed.
     #[track_caller]
     fn lose_standby(self, operator: Operator, probe: &mut Probe) -> Pair {
         let Pair { primary, standby, url } = self;
@@ -93,7 +94,7 @@ impl Pair {
         Pair { primary, standby, url }
     }
 
-    /// The standby is promoted, and what was the primary is made anew as its standby.
+    /// Loses the primary in this way, promotes its standby, and starts a new standby on the port of the former primary.
     #[track_caller]
     fn lose_primary(self, loss: Loss, probe: &mut Probe) -> Pair {
         let Pair { primary: old, standby: new, url } = self;
@@ -125,10 +126,10 @@ impl Pair {
     }
 }
 
-/// A client that adds one after the other in every shard, and knows what there must be.
+/// A client that adds one unit after another in every shard, and knows what the totals must be.
 struct Probe {
     nodes: Vec<SocketAddr>,
-    /// One in each shard.
+    /// One namespace in each shard.
     namespaces: Vec<String>,
     added: i64,
 }
@@ -143,12 +144,12 @@ impl Probe {
         Probe { nodes: (0..NODES).map(|node| cluster[node].address()).collect(), namespaces, added: 0 }
     }
 
-    /// The next that is added. It may be asked for again until it is acknowledged, and is done once.
+    /// The next operation. It may be requested repeatedly until it is acknowledged, and is executed once.
     fn next(&self) -> Value {
         hold(&format!("{}", self.added + 1), &[("probe", 1)])
     }
 
-    /// Neither writes nor reads are answered, in any shard.
+    /// Checks that neither writes nor reads are answered, in any shard.
     #[track_caller]
     fn nothing_is_told(&self) {
         self.in_every_shard(|mut client| {
@@ -159,17 +160,17 @@ impl Probe {
         });
     }
 
-    /// Before long one more is added in every shard, to all that were there.
+    /// Waits until one more unit is added in every shard, on top of all earlier ones.
     #[track_caller]
     fn goes_on(&mut self, when: &str) {
         let start = Instant::now();
         self.in_every_shard(|mut client| {
-            let held = client.insist("POST", "/ledger/hold", &self.next()).reply;
-            // What was asked for while nothing was told may have been done since.
+            let held = client.retry("POST", "/ledger/hold", &self.next()).reply;
+            // A request from the time when nothing was acknowledged may have been executed since.
             let reply = match held.status {
                 409 => {
                     assert_eq!(held.code(), "DuplicateOperation", "{}", held.text);
-                    client.insist("POST", "/ledger/values", &json!({"limit_names": ["probe"]})).reply
+                    client.retry("POST", "/ledger/values", &json!({"limit_names": ["probe"]})).reply
                 }
                 _ => held,
             };
@@ -183,11 +184,11 @@ impl Probe {
 
     #[track_caller]
     fn in_every_shard(&self, ask: impl Fn(Client<'_>) + Sync) {
-        let (front, ask) = (Front::new(self.nodes.clone()), &ask);
+        let (round, ask) = (Round::new(self.nodes.clone()), &ask);
         std::thread::scope(|scope| {
             for (namespace, number) in self.namespaces.iter().zip(1..) {
                 let name = format!("probe {}", self.added);
-                let client = Client::new(&front, namespace, &name, number);
+                let client = Client::new(&round, namespace, &name, number);
                 scope.spawn(move || ask(client));
             }
         });

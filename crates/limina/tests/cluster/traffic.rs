@@ -1,4 +1,4 @@
-//! Clients at work in every shard, none of which takes no for an answer.
+//! Clients that send requests to every shard and require that each of them succeeds.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use crate::cluster::{SHARDS, namespace_in};
 use crate::harness::{Server, eventually};
 use crate::ledger::Ledger;
 
-/// Before and after whatever happens, so many requests of each client are answered.
+/// Each client gets this many answers before and after the disturbance.
 const SOME: usize = 5;
 
 #[derive(Default)]
@@ -16,8 +16,8 @@ struct Client {
     stop: AtomicBool,
 }
 
-/// Holds one unit after the other in each shard through these nodes while something happens to the cluster. Every request
-/// must succeed, and all of them must be there in the end. Returns how long the longest took.
+/// Holds one unit after another in each shard through these nodes, while `happens` changes the cluster. Every request
+/// must succeed, and all units must be there at the end. Returns the longest time that a request took.
 #[track_caller]
 pub(crate) fn steady<T>(through: &[&Server], happens: impl FnOnce() -> T) -> (Duration, T) {
     let clients: Vec<Client> = (0..SHARDS).map(|_| Client::default()).collect();
@@ -53,7 +53,7 @@ pub(crate) fn steady<T>(through: &[&Server], happens: impl FnOnce() -> T) -> (Du
 }
 
 fn work(client: &Client, ledgers: &[Ledger]) -> Duration {
-    // However it ends, nobody waits for it.
+    // Stops the client when the test ends, even if it fails.
     let _stop = Stop(client);
     ledgers[0].create("steady");
     let (mut longest, mut count) = (Duration::ZERO, 0);

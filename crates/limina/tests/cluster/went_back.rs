@@ -1,4 +1,5 @@
-//! The database goes back to an older state under running nodes, as with a standby that lacked something, or a dump that was restored.
+//! The database goes back to an older state while nodes run, as after the promotion of a standby that lacked appends,
+//! or after a restored dump.
 
 use serde_json::json;
 
@@ -10,7 +11,7 @@ use crate::setup::execute;
 use crate::sse::Sse;
 use crate::stomp::Follower;
 
-/// The tables with what nodes have written.
+/// The tables with everything that nodes have written.
 const TABLES: [&str; 5] = ["node", "shard", "journal", "record", "filter"];
 
 const STREAM: &str = "s";
@@ -21,7 +22,7 @@ fn reach((sse, follower): &mut (Sse, Follower), clock: u64) {
     }
 }
 
-/// The nodes serve what the database has, at once and without a restart, and no fencing token is given out twice.
+/// The nodes serve the state of the database, at once and without a restart, and no fencing token is given out twice.
 #[test]
 fn nodes_serve_the_older_state_and_repeat_no_token() {
     let mut cluster = Cluster::of(2, SHORT);
@@ -50,7 +51,7 @@ fn nodes_serve_the_older_state_and_repeat_no_token() {
     let lock = "LOCK TABLE limina.node, limina.shard, limina.journal, limina.record, limina.filter";
     execute(&store, &format!("BEGIN; {lock}; {} COMMIT", copies.concat()));
 
-    // No client asks for anything, and the nodes notice.
+    // The nodes notice although no client sends a request.
     let restores = |node: usize| metric(&cluster[node], "limina_database_restores_total");
     let noticed = eventually(|| (restores(0) >= 1.0 && restores(1) >= 1.0).then_some(()));
     assert!(noticed.is_some(), "{} and {}", restores(0), restores(1));
@@ -72,7 +73,7 @@ fn nodes_serve_the_older_state_and_repeat_no_token() {
         assert!(again.token > lost.token + (1 << 39), "{} after {}", again.token, lost.token);
         cluster[1].ledger_of(namespace).hold("late", &[("a", 4)]).ok();
     }
-    // Each follower gets one key frame, without the lost event.
+    // Each follower gets one key frame, which does not contain the lost event.
     let clock = events.accept(STREAM, "later").clock;
     for follower in &mut followers {
         reach(follower, clock);

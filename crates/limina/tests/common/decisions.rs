@@ -1,4 +1,4 @@
-//! The calls of decisions, in as few words as the tests need.
+//! The requests about decisions, in as few words as the tests need.
 
 use reqwest::blocking::{Client, RequestBuilder};
 use serde_json::{Value, json};
@@ -66,7 +66,7 @@ impl Decisions {
         Reply::to(self.request("GET", &format!("/{}", encode(id))))
     }
 
-    /// The ids of the open decisions, the oldest first. `query` is empty, or begins with `&`.
+    /// The ids of the open decisions, oldest first. `query` is empty, or begins with `&`.
     #[track_caller]
     pub(crate) fn open(&self, query: &str) -> Vec<String> {
         let path = format!("?state=open{query}");
@@ -74,7 +74,7 @@ impl Decisions {
         items.iter().map(|item| item["operation_id"].as_str().expect("an id").to_owned()).collect()
     }
 
-    /// The items of a batch, and their results.
+    /// The results of a batch of these items.
     #[track_caller]
     pub(crate) fn batch(&self, path: &str, items: Vec<Value>) -> Vec<Value> {
         let reply = self.post(path, &json!({"operations": items})).ok();

@@ -1,4 +1,4 @@
-//! The calls of the events, and what their answers must say, in as few words as the tests need.
+//! The requests about events, and checks of their answers, in as few words as the tests need.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ impl Server {
         Events { http: self.http().clone(), base }
     }
 
-    /// A body that is the event itself, to one of the two paths of the original.
+    /// Submits an event as a plain body, to one of the two paths `/only-once-event` and `/strictly-once-event`.
     #[track_caller]
     pub(crate) fn post_plain(&self, path: &str, body: impl Into<Vec<u8>>) -> Reply {
         Reply::to(self.http().post(self.url(path)).body(body.into()))
@@ -91,7 +91,7 @@ impl Events {
         self.request("POST", &format!("/{}", encode(stream))).json(&json!({"event": event}))
     }
 
-    /// A submission that must be accepted.
+    /// Submits an event that must be accepted.
     #[track_caller]
     pub(crate) fn accept(&self, stream: &str, event: &str) -> Submitted {
         self.submit(stream, event).submitted()
@@ -103,7 +103,7 @@ impl Events {
         Incubating::of(&reply.body)
     }
 
-    /// Returns when nothing is incubating any more.
+    /// Waits until no event is incubating any more.
     #[track_caller]
     pub(crate) fn await_none(&self, stream: &str) -> Incubating {
         let mut last = None;
@@ -134,7 +134,7 @@ pub(crate) fn setting(mode: &str, duration: &str) -> Value {
     json!({"mode": mode, "duration": duration, "max_events": 10_000, "key_frame_every": "1h"})
 }
 
-/// The stream that an item is about: the contract does not name the field.
+/// The stream that an item is about. The contract does not name the field.
 #[track_caller]
 pub(crate) fn name(item: &Value) -> String {
     let name = ["stream", "name"].into_iter().find_map(|field| item[field].as_str());
@@ -146,7 +146,7 @@ pub(crate) fn number(body: &Value, field: &str) -> u64 {
     body[field].as_u64().unwrap_or_else(|| panic!("no `{field}`: {body}"))
 }
 
-/// What an accepted submission was told.
+/// The answer to an accepted submission.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Submitted {
     pub(crate) event: String,
@@ -156,7 +156,7 @@ pub(crate) struct Submitted {
 }
 
 impl Reply {
-    /// 201 with everything that belongs to it.
+    /// Requires 201 and a complete answer.
     #[track_caller]
     pub(crate) fn submitted(&self) -> Submitted {
         assert_eq!(self.status, 201, "status; the whole answer: {}", self.text);
@@ -169,7 +169,7 @@ impl Reply {
         }
     }
 
-    /// 409 `EventConflict`; the time of what stood in the way.
+    /// Requires 409 `EventConflict`. Returns the time of the event that caused the conflict.
     #[track_caller]
     pub(crate) fn conflict(&self, invalidated: bool) -> u64 {
         let reply = self.clone().refused(409, "EventConflict");
@@ -182,7 +182,7 @@ impl Reply {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Incubating {
     pub(crate) clock: u64,
-    /// The time of each event, by event.
+    /// When each event is published, by event.
     pub(crate) events: BTreeMap<String, u64>,
     pub(crate) publishes_at: BTreeMap<String, u64>,
 }
@@ -200,18 +200,18 @@ impl Incubating {
     }
 }
 
-/// Epoch milliseconds here; the server runs on the same machine.
+/// This process's clock, in epoch milliseconds. The server runs on the same machine.
 pub(crate) fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     u64::try_from(since.expect("after 1970").as_millis()).expect("before the end of time")
 }
 
-/// Returns not before that instant: the one thing for which a test must sleep is the time that it is about.
+/// Sleeps until that instant. Waiting for a given time is the only reason for which a test may sleep.
 pub(crate) fn wait_until(instant: u64) {
     while let left @ 1.. = instant.saturating_sub(now()) {
         std::thread::sleep(std::time::Duration::from_millis(left));
     }
 }
 
-/// How far the two clocks may be apart in what they tell about the same moment.
+/// The largest difference between the clocks of the test and of the server, for the same moment.
 pub(crate) const SLACK: u64 = 20;

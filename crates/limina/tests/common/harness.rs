@@ -1,4 +1,4 @@
-//! A server process: started, asked, killed, stopped and started again.
+//! A server process: starts, kills, stops and restarts it, and sends requests to it.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::ledger::Ledger;
 use crate::reply::Reply;
 
-/// Nothing here takes this long on any machine that can run the tests at all; it only turns a hang into a failure.
+/// No operation takes this long on a machine that can run the tests. The deadline turns a hang into a failure.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) const LIMINA: &str = env!("CARGO_BIN_EXE_limina");
@@ -22,19 +22,19 @@ pub(crate) const LIMINA: &str = env!("CARGO_BIN_EXE_limina");
 pub(crate) struct Server {
     process: Process,
     address: SocketAddr,
-    /// Where other nodes reach it; none on a directory.
+    /// Where other nodes reach the server. `None` on a directory.
     peer_address: Option<SocketAddr>,
     http: reqwest::blocking::Client,
     args: Vec<OsString>,
     data: PathBuf,
-    /// What of the environment the process has beside the usual.
+    /// The additional environment variables of the process.
     env: Vec<(OsString, OsString)>,
-    /// Held for its `Drop`; none where the caller owns the directory.
+    /// Held so that the directory is removed on drop. `None` if the caller owns the directory.
     _home: Option<TempDir>,
 }
 
 impl Server {
-    /// On a new, empty directory.
+    /// Starts a server on a new, empty directory.
     #[track_caller]
     pub(crate) fn fresh() -> Server {
         let home = TempDir::new().expect("a temporary directory");
@@ -53,7 +53,7 @@ impl Server {
         Server::start_under(data, flags, |_| ())
     }
 
-    /// As `start_with`, in an environment that `set` says, also when it is started again.
+    /// As `start_with`, with environment variables that `set` adds. A restart keeps them.
     #[track_caller]
     pub(crate) fn start_under(
         data: impl AsRef<Path>,
@@ -84,13 +84,13 @@ impl Server {
         Server { process, address, peer_address, http: client(), args, data, env, _home: None }
     }
 
-    /// On a database, at given addresses for clients and for other nodes. It may not listen yet.
+    /// Starts a node on a database, with these addresses for clients and for other nodes. It may not listen yet.
     #[track_caller]
     pub(crate) fn node(addresses: [SocketAddr; 2], flags: &[&str]) -> Server {
         Server::node_under(addresses, flags, &[])
     }
 
-    /// The same, in another environment, which a later start does not have.
+    /// As `node`, with other environment variables. A restart does not keep them.
     #[track_caller]
     pub(crate) fn node_under(
         addresses: [SocketAddr; 2],
@@ -107,13 +107,13 @@ impl Server {
         Server { process, address, peer_address, http: client(), args, data, env, _home: None }
     }
 
-    /// SIGKILL: no goodbye, as in a crash.
+    /// Sends SIGKILL: the process ends as in a crash.
     pub(crate) fn kill(&mut self) {
         self.process.signal(Signal::KILL);
         self.process.exit();
     }
 
-    /// SIGTERM, and the clean exit that must follow.
+    /// Sends SIGTERM. The process must exit cleanly.
     #[track_caller]
     pub(crate) fn stop(&mut self) {
         self.process.signal(Signal::TERM);
@@ -121,14 +121,14 @@ impl Server {
         assert!(status.success(), "after SIGTERM: {status}\n{}", self.log());
     }
 
-    /// After `kill` or `stop`: again, as before.
+    /// Starts the server again after `kill` or `stop`, with the same arguments.
     #[track_caller]
     pub(crate) fn start_again(&mut self) {
         self.begin_again();
         self.address = self.process.address();
     }
 
-    /// As `start_again`, without waiting until it listens.
+    /// As `start_again`, but returns before the server listens.
     #[track_caller]
     pub(crate) fn begin_again(&mut self) {
         self.process.refuse_panics();
@@ -157,7 +157,7 @@ impl Server {
         self.address
     }
 
-    /// Where other nodes reach it.
+    /// The address at which other nodes reach the server.
     #[track_caller]
     pub(crate) fn peer_address(&self) -> SocketAddr {
         self.peer_address.expect("a node on a database")
@@ -203,7 +203,7 @@ impl Server {
     }
 }
 
-/// The binary with an environment that says nothing to it.
+/// The binary, without the environment variables that could configure it.
 pub(crate) fn limina() -> Command {
     without_settings(Command::new(LIMINA))
 }
@@ -219,7 +219,7 @@ fn without_settings(mut command: Command) -> Command {
             command.env_remove(name);
         }
     }
-    // On a busy machine a shard may have to wait longer for a processor than the default allows its requests to wait.
+    // On a busy machine a shard may wait for a processor longer than requests may wait by default.
     command.env("LIMINA_MAX_WAIT_MS", "30000");
     command
 }
@@ -228,13 +228,13 @@ pub(crate) fn client() -> reqwest::blocking::Client {
     reqwest::blocking::Client::builder()
         .timeout(DEADLINE)
         .pool_max_idle_per_host(64)
-        // Nothing here needs the certificates of the system, and reading them takes longer than most requests together.
+        // No test needs the certificates of the system, and reading them takes longer than most requests together.
         .tls_certs_only([])
         .build()
         .expect("an HTTP client")
 }
 
-/// A child that is killed when the test is over, however it ends.
+/// A child process that is killed when this value is dropped.
 pub(crate) struct Process {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
@@ -264,7 +264,7 @@ impl Process {
                 let address = listening_on(&line);
                 lines.lock().unwrap().push(line);
                 if let Some(address) = address {
-                    // The test may have lost interest; the log goes on.
+                    // The receiver may be gone, but the log must still be read.
                     let _ = found.send(address);
                 }
             }
@@ -272,7 +272,7 @@ impl Process {
         Process { child, log, address, reader: Some(reader), exited: false }
     }
 
-    /// Waits for the line that says where it listens.
+    /// Waits for the log line that names the address on which the server listens.
     #[track_caller]
     pub(crate) fn address(&self) -> SocketAddr {
         match self.address.recv_timeout(DEADLINE) {
@@ -289,8 +289,8 @@ impl Process {
         self.child.id()
     }
 
-    /// Sends it. A process that is told to stop has stopped when this returns, with all its threads: until then some of
-    /// them go on.
+    /// Sends the signal. After SIGSTOP, returns only when all threads of the process have stopped, because some of them
+    /// continue for a moment.
     #[track_caller]
     pub(crate) fn signal(&self, signal: Signal) {
         assert!(!self.exited, "the process has exited already");
@@ -311,7 +311,7 @@ impl Process {
         )
     }
 
-    /// Waits for the end of the process and of its log.
+    /// Waits until the process and its log have ended.
     #[track_caller]
     pub(crate) fn exit(&mut self) -> ExitStatus {
         let status = match eventually(|| self.child.try_wait().expect("wait for our own child")) {
@@ -325,7 +325,7 @@ impl Process {
         status
     }
 
-    /// A server that panics has a defect even if the client got an answer.
+    /// Fails if the server has panicked: that is a defect even if the client got an answer.
     #[track_caller]
     fn refuse_panics(&self) {
         let log = self.log();
@@ -357,12 +357,12 @@ fn listening_on(line: &str) -> Option<SocketAddr> {
     rest[..end].parse().ok()
 }
 
-/// What `ask` finds, asked again and again until the deadline.
+/// Repeats `ask` until it returns something, or until the deadline.
 pub(crate) fn eventually<T>(ask: impl FnMut() -> Option<T>) -> Option<T> {
     within(DEADLINE, ask)
 }
 
-/// As `eventually`, for what may take longer.
+/// As `eventually`, with a deadline of its own.
 pub(crate) fn within<T>(deadline: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {

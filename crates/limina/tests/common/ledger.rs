@@ -1,4 +1,4 @@
-//! The ledger's calls, in as few words as the tests need.
+//! The requests to the ledger, in as few words as the tests need.
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::blocking::{Client, RequestBuilder};
@@ -23,7 +23,7 @@ pub(crate) fn hold(operation: &str, changes: &[(&str, i64)]) -> Value {
     json!({"operation_id": operation, "changes": changes})
 }
 
-/// `request` with more fields.
+/// Adds fields to `request`.
 pub(crate) fn with(mut request: Value, more: Value) -> Value {
     let (Some(request_fields), Value::Object(more)) = (request.as_object_mut(), more) else {
         panic!("both must be objects")
@@ -41,8 +41,8 @@ impl Ledger {
         Ledger { http, base, is_patient: false }
     }
 
-    /// Asks again after a 503: on a busy machine, a node of a short tenure may lose its shards for a moment. For requests that
-    /// may be repeated.
+    /// Repeats each request after a 503: on a busy machine, a node with a short tenure may lose its shards for a
+    /// moment. Use it only for requests that may be repeated.
     pub(crate) fn patient(&self) -> Ledger {
         Ledger { is_patient: true, ..self.clone() }
     }
@@ -72,7 +72,7 @@ impl Ledger {
         self.send(self.request("POST", path).json(&body))
     }
 
-    /// Any text as a body, said to be JSON.
+    /// Sends any text as a JSON body.
     #[track_caller]
     pub(crate) fn post_text(&self, path: &str, body: impl Into<Vec<u8>>) -> Reply {
         self.send(self.request("POST", path).header("content-type", "application/json").body(body.into()))
@@ -165,7 +165,7 @@ impl Ledger {
         self.get(&format!("/operations/{}", encode(operation)))
     }
 
-    /// The operation's state in every limit, sorted by limit; none if it is not known.
+    /// The operation's state in every limit, sorted by limit. Empty if the operation is unknown.
     #[track_caller]
     pub(crate) fn states(&self, operation: &str) -> Vec<(String, shape::State)> {
         let reply = self.operation(operation);
@@ -176,7 +176,7 @@ impl Ledger {
         shape::states(&reply.ok().body)
     }
 
-    /// All items of a list, page by page; fails if one comes twice.
+    /// All items of a list, page by page. Fails if an item occurs twice.
     #[track_caller]
     pub(crate) fn all(&self, path: &str, page: usize) -> Vec<Value> {
         let mut items: Vec<Value> = Vec::new();
@@ -210,7 +210,7 @@ impl Ledger {
         self.all(&format!("/limits/{}/entries", encode(limit)), 1000)
     }
 
-    /// Names, as the list of limits has them.
+    /// The names in the list of limits.
     #[track_caller]
     pub(crate) fn limit_names(&self, page: usize) -> Vec<String> {
         self.all("/limits", page)

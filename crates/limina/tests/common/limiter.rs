@@ -1,4 +1,4 @@
-//! The limiter's calls, and what its verdicts must say, in as few words as the tests need.
+//! The requests to the limiter, and checks of its verdicts, in as few words as the tests need.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::harness::Server;
 use crate::ledger::encode;
 use crate::reply::{Reply, all_pages};
 
-/// A window that does not end while a test runs: its boundaries, counted from the epoch, are a year apart.
+/// A window that does not end while a test runs: windows begin at multiples of 360 days since the epoch.
 pub(crate) const LONG: &str = "360d";
 
 /// One namespace's limiter at one running server.
@@ -47,7 +47,7 @@ pub(crate) fn checks(checks: Vec<Value>) -> Value {
     json!({"checks": checks})
 }
 
-/// A lease of this client.
+/// A lease that this client has taken.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lease {
     pub(crate) id: String,
@@ -77,7 +77,7 @@ impl Limiter {
         Reply::to(self.request(method, path).header("idempotency-key", key).json(body))
     }
 
-    /// Any text as a body, said to be JSON.
+    /// Sends any text as a JSON body.
     #[track_caller]
     pub(crate) fn text(&self, method: &str, path: &str, body: &str) -> Reply {
         let request = self.request(method, path).header("content-type", "application/json");
@@ -109,7 +109,7 @@ impl Limiter {
         Reply::to(self.request("DELETE", path))
     }
 
-    /// A rule over what is in use.
+    /// Creates a rule without a window, which limits what is in use.
     #[track_caller]
     pub(crate) fn rule(&self, name: &str, group_by: &[&str], limit: i64) {
         self.post("/rules", json!({"name": name, "group_by": group_by, "limit": limit})).created();
@@ -147,7 +147,7 @@ impl Limiter {
         self.post("/check", json!({"key_values": key_values, "hits": hits}))
     }
 
-    /// Looks, and takes nothing.
+    /// Makes a check that takes nothing.
     #[track_caller]
     pub(crate) fn look(&self, key_values: Value) -> Reply {
         let reply = self.take(key_values, 0);
@@ -155,7 +155,7 @@ impl Limiter {
         reply
     }
 
-    /// What the limit named `rule` or `rule/override` says is used, for these key-values.
+    /// The `used` of the limit named `rule` or `rule/override`, for these key-values.
     #[track_caller]
     pub(crate) fn used(&self, limit: &str, key_values: Value) -> i64 {
         self.look(key_values).limit(limit)["used"].as_i64().expect("`used`")
@@ -200,7 +200,7 @@ impl Limiter {
         })
     }
 
-    /// The name of each item found, sorted; none may come twice.
+    /// The name of each item that a list returns, sorted. None may occur twice.
     #[track_caller]
     pub(crate) fn names(&self, path: &str, query: Option<&Value>, page: usize) -> Vec<String> {
         let items = self.all(path, query, page);
@@ -227,7 +227,7 @@ impl Limiter {
     }
 }
 
-/// How much a counter holds: the contract does not name the field of a reply, only that of a request.
+/// The value of a counter. The contract names the field of a request, but not that of a reply.
 #[track_caller]
 pub(crate) fn counter(item: &Value) -> i64 {
     let fields = ["counters", "used", "value", "counter", "count"];
@@ -237,7 +237,7 @@ pub(crate) fn counter(item: &Value) -> i64 {
 
 /// A verdict's answer.
 impl Reply {
-    /// A check that passed, and a whole verdict about it.
+    /// Requires a check that passed, with a complete verdict.
     #[track_caller]
     pub(crate) fn allowed(self) -> Reply {
         assert_eq!((self.status, &self.body["allowed"]), (200, &json!(true)), "{}", self.text);
@@ -247,13 +247,13 @@ impl Reply {
         self
     }
 
-    /// A check refused by exactly these limits, each `rule` or `rule/override`, in order.
+    /// Requires a check that exactly these limits refused, each named `rule` or `rule/override`, in order.
     #[track_caller]
     pub(crate) fn denied(self, by: &[&str]) -> Reply {
         self.denied_as(429, by)
     }
 
-    /// As `denied`, of `POST /counters`.
+    /// As `denied`, for an answer of `POST /counters`.
     #[track_caller]
     pub(crate) fn not_counted(self, by: &[&str]) -> Reply {
         self.denied_as(409, by)
@@ -266,14 +266,14 @@ impl Reply {
         reply
     }
 
-    /// What one limit says of itself.
+    /// The status of one limit in the answer.
     #[track_caller]
     pub(crate) fn limit(&self, name: &str) -> &Value {
         let found = limits_of(&self.body).iter().find(|limit| name_of(limit) == name);
         found.unwrap_or_else(|| panic!("no limit {name}: {}", self.text))
     }
 
-    /// That limit's `used`.
+    /// The `used` of one limit in the answer.
     #[track_caller]
     pub(crate) fn uses(self, name: &str, used: i64) -> Reply {
         assert_eq!(self.limit(name)["used"], used, "used of {name}: {}", self.text);
@@ -299,7 +299,7 @@ impl Reply {
         }
     }
 
-    /// The lease that it has taken.
+    /// The lease that the answer grants.
     #[track_caller]
     pub(crate) fn lease(&self) -> Lease {
         let text = |field: &str| {
@@ -342,13 +342,13 @@ pub(crate) fn limits_of(body: &Value) -> &Vec<Value> {
     body["limits"].as_array().unwrap_or_else(|| panic!("no `limits` in {body}"))
 }
 
-/// The enforced limits that are exceeded.
+/// The enforced limits that were exceeded.
 fn refusing(body: &Value) -> Vec<String> {
     let refuses = |limit: &&Value| limit["exceeded"] == true && limit["shadow"] == false;
     limits_of(body).iter().filter(refuses).map(name_of).collect()
 }
 
-/// Every limit's fields are there and agree; the list is sorted.
+/// Checks that every limit is complete and consistent, and that the list is sorted.
 #[track_caller]
 pub(crate) fn check_limits(body: &Value) {
     let limits = limits_of(body);

@@ -1,4 +1,4 @@
-//! Many clients at work, what each was told, and the check of all of it against one another.
+//! Many clients that use the ledger concurrently, the answers of each, and a check of all answers against each other.
 //!
 //! Every change of the limits comes from here, so the answers can be replayed in the order of their positions: each
 //! must show exactly the changes up to its own.
@@ -17,7 +17,7 @@ use crate::shape::State;
 
 pub(crate) const LIMITS: [&str; 5] = ["north", "east", "south", "west", "tight"];
 
-/// Random numbers that a seed repeats.
+/// A random number generator. The same seed gives the same numbers.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -36,11 +36,11 @@ impl Random {
 /// What a client knows of a request that it sent.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
-    /// A reply that promises durability.
+    /// A reply, so the change is durable.
     Done { position: u64, values: Values, body: Value },
     /// A refusal: nothing was done.
     Not,
-    /// No answer: all of it was done, or nothing.
+    /// No answer: either everything was done, or nothing.
     Unknown,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Operation {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum End {
     Commit,
-    /// Every value halved.
+    /// Commit half of each held value.
     CommitHalf,
     Rollback,
 }
@@ -117,7 +117,7 @@ impl Operation {
     }
 }
 
-/// Makes the limits.
+/// Creates the limits.
 #[track_caller]
 pub(crate) fn make_limits(ledger: &Ledger) {
     for name in LIMITS {
@@ -129,16 +129,16 @@ pub(crate) fn make_limits(ledger: &Ledger) {
     }
 }
 
-/// A signal to the clients, and how far they are.
+/// Stops the clients, and counts their requests.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) done: AtomicUsize,
     pub(crate) stop: AtomicBool,
-    /// Between two requests of a client; none unless it is asked for.
+    /// The pause of a client between two requests. Zero by default.
     pub(crate) pace: Duration,
 }
 
-/// One client, until it is told to stop or the server is gone. Ids begin with its name.
+/// Runs one client until it is stopped or the server is gone. Its operation ids begin with its name.
 pub(crate) fn client(ledger: &Ledger, name: &str, seed: u64, progress: &Progress) -> Vec<Operation> {
     let mut random = Random::new(seed);
     let mut operations: Vec<Operation> = Vec::new();
@@ -182,7 +182,7 @@ fn hold_of(ledger: &Ledger, operation: &Operation) -> RequestBuilder {
     }
 }
 
-/// True if no answer came.
+/// Commits, in full or in half, or rolls back. Returns true if no answer came.
 fn end_one(ledger: &Ledger, operation: &mut Operation, random: &mut Random) -> bool {
     let end = match random.below(3) {
         0 => End::Commit,
@@ -198,8 +198,8 @@ fn end_one(ledger: &Ledger, operation: &mut Operation, random: &mut Random) -> b
     lost
 }
 
-/// After a restart: what was acknowledged is there as it was told, and the rest is there whole or not at all.
-/// What was unknown is known afterwards.
+/// After a restart, checks that everything acknowledged is as it was answered, and that the rest is there completely or
+/// not at all. Finds out the unknown outcomes.
 #[track_caller]
 pub(crate) fn verify(ledger: &Ledger, operations: &mut [Operation]) {
     let ledger = &ledger.patient();
@@ -216,7 +216,7 @@ pub(crate) fn verify(ledger: &Ledger, operations: &mut [Operation]) {
     check_sums(ledger, operations);
 }
 
-/// An unanswered hold: found whole, or not at all; with its key it is simply sent again.
+/// A hold without an answer is there completely, or not at all. If it had a key, it is sent again with that key.
 #[track_caller]
 fn resolve_hold(ledger: &Ledger, operation: &mut Operation) {
     let states = ledger.states(&operation.id);
@@ -249,7 +249,7 @@ fn resolve_hold(ledger: &Ledger, operation: &mut Operation) {
     }
 }
 
-/// An unanswered finalization: done in every limit or in none; sent again, it is done.
+/// A commit or rollback without an answer was done in every limit, or in none. It is sent again, and is then done.
 #[track_caller]
 fn resolve_end(ledger: &Ledger, operation: &mut Operation) {
     let states: BTreeSet<State> = ledger.states(&operation.id).into_iter().map(|(_, state)| state).collect();
@@ -262,7 +262,7 @@ fn resolve_end(ledger: &Ledger, operation: &mut Operation) {
     let (path, request) = operation.end_request(end);
     let repeated = ledger.post(path, request).ok();
     match outcome {
-        // The same finalization again: its first position and values.
+        // A repeated commit or rollback returns its first position and values.
         Outcome::Done { position, values, .. } => {
             assert_eq!((repeated.position(), values_of(&repeated.body)), (position, values), "{operation:?}");
             assert_eq!(state, operation.state(), "{operation:?}");
@@ -285,7 +285,7 @@ fn check_hold(ledger: &Ledger, operation: &Operation) {
     }
 }
 
-/// All changes in the order of their positions; every reply must show what had happened by then.
+/// Replays all changes in the order of their positions. Every reply must show the values at its position.
 #[track_caller]
 fn replay(operations: &[Operation]) {
     let mut steps: BTreeMap<u64, (&Operation, Option<End>, &Values)> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The calls of the locks, and what a grant must say, in as few words as the tests need.
+//! The requests for locks, and checks of grants, in as few words as the tests need.
 
 use std::collections::BTreeSet;
 use std::thread::JoinHandle;
@@ -14,10 +14,10 @@ use crate::reply::{Reply, all_pages};
 /// A wait that does not end while a test runs.
 pub(crate) const PATIENT: &str = "5m";
 
-/// The clocks of both sides tell whole milliseconds.
+/// The error of times that both sides measure in whole milliseconds.
 pub(crate) const SLACK: Duration = Duration::from_millis(10);
 
-/// What must come at once, or at a given instant, comes this late only on a machine that stands still.
+/// The deadline for everything that must happen at once, or at a given instant. Only a stalled machine takes longer.
 pub(crate) const PROMPT: Duration = Duration::from_secs(15);
 
 /// One namespace's locks at one running server.
@@ -39,7 +39,7 @@ impl Server {
     }
 }
 
-/// A request that does not wait, for a lease that does not end while a test runs.
+/// A request that does not wait, with a `ttl` that does not end while a test runs.
 pub(crate) fn exclusive(key_values: Value) -> Value {
     json!({"key_values": key_values, "mode": "exclusive", "ttl": "1h"})
 }
@@ -48,7 +48,7 @@ pub(crate) fn shared(key_values: Value) -> Value {
     json!({"key_values": key_values, "mode": "shared", "ttl": "1h"})
 }
 
-/// Several at once, each with its mode.
+/// A request for several locks, each with its mode.
 pub(crate) fn several(locks: &[(Value, &str)]) -> Value {
     let locks: Vec<Value> =
         locks.iter().map(|(key_values, mode)| json!({"key_values": key_values, "mode": mode})).collect();
@@ -83,7 +83,7 @@ impl Locks {
         Reply::to(self.request("POST", "").header("idempotency-key", key).json(request))
     }
 
-    /// Any text as a body, said to be JSON.
+    /// Sends any text as a JSON body.
     #[track_caller]
     pub(crate) fn ask_text(&self, path: &str, body: &str) -> Reply {
         let request = self.request("POST", path).header("content-type", "application/json");
@@ -95,7 +95,7 @@ impl Locks {
         self.ask(&request).granted()
     }
 
-    /// Asks from a thread of its own, and waits as long as the request says.
+    /// Sends the request from its own thread, because the answer may take as long as the request's `wait`.
     pub(crate) fn wait(&self, request: Value) -> Waiter {
         Waiter::of(self.request("POST", "").json(&request))
     }
@@ -125,13 +125,13 @@ impl Locks {
         Reply::to(self.request("DELETE", &release_path(lock_id, session_id)))
     }
 
-    /// As an operator.
+    /// Releases the lock as an operator.
     #[track_caller]
     pub(crate) fn force(&self, lock_id: &str) -> Reply {
         Reply::to(self.request("DELETE", &format!("/{}?force=true", encode(lock_id))))
     }
 
-    /// A release that must succeed.
+    /// Releases a lock. The release must succeed.
     #[track_caller]
     pub(crate) fn let_go(&self, grant: &Grant) {
         self.release(grant).is(204);
@@ -154,13 +154,13 @@ impl Locks {
         all_pages("/query", page, |path| Reply::to(self.request("POST", path).json(query)))
     }
 
-    /// The ids of all grants; none may come twice.
+    /// The ids of all grants. None may occur twice.
     #[track_caller]
     pub(crate) fn ids(&self) -> BTreeSet<String> {
         ids(&self.all(1000))
     }
 
-    /// Returns when that many are waiting for what is held here.
+    /// Waits until this many requests wait for the locks of this grant.
     #[track_caller]
     pub(crate) fn await_queue(&self, held: &Grant, length: u64) {
         let mut last = Value::Null;
@@ -171,13 +171,13 @@ impl Locks {
         assert!(reached.is_some(), "{length} never waited: {last}");
     }
 
-    /// Nobody may have it now: held, or asked for before.
+    /// Requires that the locks cannot be granted now: they are held, or earlier requests wait for them.
     #[track_caller]
     pub(crate) fn taken(&self, request: Value) {
         self.ask(&request).refused(409, "LockHeld");
     }
 
-    /// Anybody may have it now.
+    /// Requires that the locks can be granted now.
     #[track_caller]
     pub(crate) fn free(&self, request: Value) {
         let grant = self.grant(request);
@@ -197,7 +197,7 @@ pub(crate) fn ids(items: &[Value]) -> BTreeSet<String> {
     ids
 }
 
-/// How many wait: the contract names the field and not its shape.
+/// The number of waiting requests. The contract names the field, but not its type.
 #[track_caller]
 pub(crate) fn waiting_in(item: &Value) -> u64 {
     match &item["waiting"] {
@@ -206,19 +206,19 @@ pub(crate) fn waiting_in(item: &Value) -> u64 {
     }
 }
 
-/// What a client has in its hands.
+/// What a client knows of its grant.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Grant {
     pub(crate) lock_id: String,
     pub(crate) session_id: String,
     pub(crate) token: u64,
     pub(crate) expires_in_ms: u64,
-    /// Sorted, for the contract gives no order.
+    /// Sorted, because the contract specifies no order.
     pub(crate) locks: Vec<(String, String)>,
 }
 
 impl Reply {
-    /// A grant with everything that belongs to it.
+    /// Requires a complete grant.
     #[track_caller]
     pub(crate) fn granted(&self) -> Grant {
         assert_eq!(self.status, 200, "status; the whole answer: {}", self.text);
@@ -256,7 +256,7 @@ pub(crate) fn locks_in(body: &Value) -> Vec<(String, String)> {
     locks
 }
 
-/// A request under way.
+/// A request that waits for its answer.
 pub(crate) struct Waiter(JoinHandle<(reqwest::Result<Reply>, Instant, Instant)>);
 
 pub(crate) struct Answer {
@@ -293,7 +293,7 @@ impl Waiter {
         self.answer().reply.granted()
     }
 
-    /// The server is gone without a word; or it had time for one.
+    /// The answer when the server ends, which may be a 503. `None` if the connection broke without an answer.
     #[track_caller]
     pub(crate) fn ended(self) -> Option<Reply> {
         self.0.join().expect("the waiter's thread").0.ok()

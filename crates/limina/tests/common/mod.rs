@@ -1,5 +1,5 @@
-//! What the test binaries share: a server process, its clients, and what their answers must say.
-// Each of them uses a part of it.
+//! What the test binaries share: a server process, its clients, and checks of the answers.
+// Each test binary uses a part of this module.
 #![allow(dead_code)]
 
 pub(crate) mod decisions;

@@ -1,4 +1,4 @@
-//! HTTP/1.1 by hand, for what a well-behaved client would never send.
+//! HTTP/1.1 written by hand, for requests that no correct client would send.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -12,8 +12,8 @@ pub(crate) struct Connection {
     reader: BufReader<TcpStream>,
 }
 
-/// Ends the connection, and does not only close the socket: a process that another test is starting has a copy of the socket until it
-/// runs its own program, and the server sees no hang-up as long as there is a copy.
+/// Shuts the connection down instead of only closing the socket. A process that another test is starting has a copy of
+/// the socket until it executes its own program, and the server sees no hang-up while a copy exists.
 impl Drop for Connection {
     fn drop(&mut self) {
         let _already_closed = self.reader.get_ref().shutdown(Shutdown::Both);
@@ -34,7 +34,7 @@ impl Connection {
         self.reader.get_mut().write_all(bytes.as_ref()).expect("send");
     }
 
-    /// Sends from another thread and forgives a server that has heard enough.
+    /// Sends from another thread, and ignores that the server may close the connection before it has read everything.
     pub(crate) fn send_aside(&self, bytes: Vec<u8>) -> std::thread::JoinHandle<()> {
         let mut stream = self.reader.get_ref().try_clone().expect("clone a socket");
         std::thread::spawn(move || {
@@ -42,7 +42,7 @@ impl Connection {
         })
     }
 
-    /// One answer, interim ones (1xx) too.
+    /// Reads one answer, which may be an interim one (1xx).
     #[track_caller]
     pub(crate) fn receive(&mut self) -> Reply {
         let line = self.line();
@@ -64,7 +64,7 @@ impl Connection {
         Reply::of(status, headers, String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// The server closes, having said nothing more.
+    /// Requires that the server closes the connection without sending anything else.
     #[track_caller]
     pub(crate) fn expect_end(&mut self) {
         let mut rest = Vec::new();
@@ -120,7 +120,7 @@ impl Connection {
     }
 }
 
-/// A request with its Host and Content-Length; more headers each end in CR LF.
+/// A request with `Host` and `Content-Length`. `headers` are further headers, each of which ends in CR LF.
 pub(crate) fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{headers}\r\n",
@@ -131,13 +131,13 @@ pub(crate) fn request(method: &str, path: &str, headers: &str, body: &[u8]) -> V
     bytes
 }
 
-/// One request on a connection of its own.
+/// Sends one request on its own connection.
 #[track_caller]
 pub(crate) fn ask(address: SocketAddr, bytes: Vec<u8>) -> Reply {
     let mut connection = Connection::open(address);
     let sender = connection.send_aside(bytes);
     let reply = connection.receive();
-    // A sender that is still at it would wait for a reader that has gone.
+    // Ends a sender that is still sending, because nothing reads from its connection any more.
     let _ = connection.reader.get_ref().shutdown(std::net::Shutdown::Both);
     sender.join().expect("the sender");
     reply

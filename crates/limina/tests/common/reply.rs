@@ -1,4 +1,4 @@
-//! An answer, and what can be demanded of it.
+//! An answer, and the checks that a test can make of it.
 
 use reqwest::blocking::{RequestBuilder, Response};
 use reqwest::header::HeaderMap;
@@ -10,13 +10,13 @@ use crate::ledger::encode;
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
-    /// Null where the body is empty or not JSON.
+    /// Null if the body is empty or not JSON.
     pub(crate) body: Value,
     pub(crate) text: String,
 }
 
 impl Reply {
-    /// Sends, and fails the test if no answer comes.
+    /// Sends the request. Fails the test if no answer comes.
     #[track_caller]
     pub(crate) fn to(request: RequestBuilder) -> Reply {
         match Reply::try_to(request) {
@@ -25,7 +25,7 @@ impl Reply {
         }
     }
 
-    /// For tests that kill the server under way.
+    /// Sends the request. For tests that kill the server meanwhile.
     pub(crate) fn try_to(request: RequestBuilder) -> reqwest::Result<Reply> {
         Reply::from_response(request.send()?)
     }
@@ -60,7 +60,7 @@ impl Reply {
         self.is(201)
     }
 
-    /// A refusal with this status and code, and a complete problem document around them.
+    /// Requires a refusal with this status and code, and a complete problem document.
     #[track_caller]
     pub(crate) fn refused(self, status: u16, code: &str) -> Reply {
         assert_eq!((self.status, self.code()), (status, code), "the whole answer: {}", self.text);
@@ -73,7 +73,7 @@ impl Reply {
         self
     }
 
-    /// 400 `InvalidRequest` that names the field.
+    /// Requires 400 `InvalidRequest` with the name of the field.
     #[track_caller]
     pub(crate) fn invalid(self, field: &str) -> Reply {
         let reply = self.refused(400, "InvalidRequest");
@@ -90,7 +90,7 @@ impl Reply {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap_or("<not text>"))
     }
 
-    /// The answer says all of these names, wherever it does.
+    /// Requires that the answer contains all of these names, in any field.
     #[track_caller]
     pub(crate) fn naming(self, names: &[&str]) -> Reply {
         for name in names {
@@ -115,7 +115,7 @@ impl Reply {
         }
     }
 
-    /// One limit's `commit_value` and `hold_value`; the total must be their sum.
+    /// Requires one limit's `commit_value` and `hold_value`, and a total that is their sum.
     #[track_caller]
     pub(crate) fn value(self, limit: &str, commit: i64, hold: i64) -> Reply {
         let values = values_of(&self.body);
@@ -129,7 +129,7 @@ impl Reply {
         self
     }
 
-    /// The same position and the same values as in an earlier answer.
+    /// Requires the same position and values as in an earlier answer.
     #[track_caller]
     pub(crate) fn same_view_as(self, earlier: &Reply) -> Reply {
         assert_eq!(self.position(), earlier.position(), "position; {} is not {}", self.text, earlier.text);
@@ -137,7 +137,7 @@ impl Reply {
         self
     }
 
-    /// A field of the body, equal to this.
+    /// Requires that a field of the body has this value.
     #[track_caller]
     pub(crate) fn has(self, field: &str, value: impl Into<Value>) -> Reply {
         assert_eq!(self.body[field], value.into(), "{field}: {}", self.text);
@@ -164,7 +164,7 @@ impl Reply {
     }
 }
 
-/// All items of a list, asked for page by page.
+/// All items of a list, page by page.
 #[track_caller]
 pub(crate) fn all_pages(path: &str, page: usize, ask: impl Fn(&str) -> Reply) -> Vec<Value> {
     let mut items: Vec<Value> = Vec::new();
@@ -189,7 +189,7 @@ pub(crate) fn all_pages(path: &str, page: usize, ask: impl Fn(&str) -> Reply) ->
     }
 }
 
-/// Every member that a problem document must have.
+/// Checks every member that a problem document must have.
 #[track_caller]
 pub(crate) fn check_problem(body: &Value, status: u16, code: &str) {
     for member in ["type", "title", "detail", "code"] {
@@ -200,10 +200,10 @@ pub(crate) fn check_problem(body: &Value, status: u16, code: &str) {
     assert_eq!(body["code"], code, "`code` in {body}");
 }
 
-/// (limit, commit, hold) of several limits.
+/// The values of several limits: (limit, commit, hold).
 pub(crate) type Values = Vec<(String, i64, i64)>;
 
-/// Sorted by limit; fails unless every total is the sum.
+/// The values in the answer, sorted by limit. Fails unless every total is the sum.
 #[track_caller]
 pub(crate) fn values_of(body: &Value) -> Values {
     let Some(list) = body["values"].as_array() else { panic!("no `values` in {body}") };

@@ -1,4 +1,4 @@
-//! The shapes that the contract leaves open, read as loosely as the tests can afford.
+//! Parts of answers whose form the contract does not specify, read as tolerantly as the tests can afford.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(crate) enum State {
     RolledBack,
 }
 
-/// The word for a state; an expired hold is rolled back.
+/// The name of a state. An expired hold counts as rolled back.
 #[track_caller]
 pub(crate) fn state(word: &Value) -> State {
     match word.as_str().and_then(known_state) {
@@ -48,7 +48,7 @@ pub(crate) fn states(operation: &Value) -> Vec<(String, State)> {
     states
 }
 
-/// A limit's history, summed up: (commit, hold) after the last entry.
+/// Adds up a limit's history, and compares each entry's sums. Returns (commit, hold) after the last entry.
 #[track_caller]
 pub(crate) fn sum(entries: &[Value]) -> (i64, i64) {
     let mut open: BTreeMap<String, i64> = BTreeMap::new();
@@ -75,7 +75,7 @@ pub(crate) fn sum(entries: &[Value]) -> (i64, i64) {
     (commit, open.values().sum())
 }
 
-/// What an entry did.
+/// The change that an entry made.
 #[track_caller]
 pub(crate) fn entry_state(entry: &Value) -> State {
     match entry["type"].as_str().and_then(known_state) {
@@ -84,7 +84,7 @@ pub(crate) fn entry_state(entry: &Value) -> State {
     }
 }
 
-/// Oldest first, whichever way the list runs; fails unless it runs one way.
+/// The entries, oldest first, in whichever direction the list is sorted. Fails if it is not sorted.
 #[track_caller]
 pub(crate) fn in_order(entries: &[Value]) -> Vec<&Value> {
     let position =
@@ -97,7 +97,7 @@ pub(crate) fn in_order(entries: &[Value]) -> Vec<&Value> {
     sorted
 }
 
-/// The names in the list of namespaces, whether they are strings or objects.
+/// The names in the list of namespaces, whose items may be strings or objects.
 #[track_caller]
 pub(crate) fn namespaces(page: &Value) -> Vec<String> {
     let Some(items) = page["items"].as_array() else { panic!("not a page: {page}") };

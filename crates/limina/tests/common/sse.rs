@@ -1,4 +1,4 @@
-//! Server-sent events, read as they come.
+//! A client of server-sent events.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ pub(crate) struct Sent {
 }
 
 impl Sent {
-    /// The message, whose clock must be the id.
+    /// The message of the event. Its clock must be the event's id.
     #[track_caller]
     pub(crate) fn push(&self) -> Push {
         let push = Push::of(&self.data);
@@ -28,7 +28,7 @@ impl Sent {
 }
 
 impl Sse {
-    /// A stream that is there; `last` is the Last-Event-ID.
+    /// Opens a stream that exists. `last` is the header `Last-Event-ID`.
     #[track_caller]
     pub(crate) fn open(server: &Server, path: &str, last: Option<&str>) -> Sse {
         let (head, sse) = Sse::ask(server.address(), path, last).expect("an answer");
@@ -38,7 +38,7 @@ impl Sse {
         sse
     }
 
-    /// The head of the answer in small letters, and what follows it.
+    /// Sends the request. Returns the head of the answer in lower case, and the events after it.
     pub(crate) fn ask(address: SocketAddr, path: &str, last: Option<&str>) -> std::io::Result<(String, Sse)> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(DEADLINE))?;
@@ -56,7 +56,7 @@ impl Sse {
         Ok((head.to_ascii_lowercase(), Sse { reader, text: Vec::new() }))
     }
 
-    /// The next event; none after the end of the stream.
+    /// The next event. `None` after the end of the stream.
     #[track_caller]
     pub(crate) fn next(&mut self) -> Option<Sent> {
         loop {
@@ -79,7 +79,7 @@ impl Sse {
         self.next().expect("the stream ended").push()
     }
 
-    /// Whether there was another chunk.
+    /// Reads the next chunk. Returns false at the end.
     #[track_caller]
     fn chunk(&mut self) -> bool {
         let mut size = String::new();
@@ -99,7 +99,7 @@ impl Sse {
     }
 }
 
-/// Comments alone are no event.
+/// Parses an event. `None` if the block contains only comments.
 fn parse(block: &str) -> Option<Sent> {
     let field = |name: &str| {
         let mut values = block.lines().filter_map(|line| {

@@ -1,4 +1,5 @@
-//! A STOMP client over WebSocket, and a follower: what a client makes of key frames and changes.
+//! A STOMP client over WebSocket, and a follower, which computes the set of incubating events from key frames and
+//! changes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// The first of that name counts.
+    /// The first header of that name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
@@ -39,7 +40,7 @@ impl Frame {
         self
     }
 
-    /// An ERROR that says this word, be it in `message`, in another header or in the body.
+    /// Requires an ERROR that contains this word in `message`, in another header or in the body.
     #[track_caller]
     pub(crate) fn error_naming(self, word: &str) -> Frame {
         assert_eq!(self.command, "ERROR", "{self:?}");
@@ -49,7 +50,7 @@ impl Frame {
         self
     }
 
-    /// A MESSAGE's body as JSON.
+    /// The body of a MESSAGE as JSON.
     #[track_caller]
     pub(crate) fn push(&self) -> Push {
         assert_eq!(self.command, "MESSAGE", "{self:?}");
@@ -61,14 +62,14 @@ pub(crate) struct Stomp {
     socket: WebSocket,
     octets: Vec<u8>,
     frames: VecDeque<Frame>,
-    /// Line feeds between frames: the server's heart-beats, and what may follow a frame.
+    /// The number of line feeds between frames: heart-beats of the server, or ends of line after a frame.
     pub(crate) line_feeds: usize,
     escapes: bool,
     pub(crate) closed_with: Option<u16>,
 }
 
 impl Stomp {
-    /// STOMP 1.2 without heart-beats.
+    /// Connects with STOMP 1.2, without heart-beats.
     #[track_caller]
     pub(crate) fn connect(server: &Server) -> Stomp {
         Stomp::connect_to(server.address())
@@ -82,7 +83,7 @@ impl Stomp {
         stomp
     }
 
-    /// The WebSocket alone.
+    /// Opens the WebSocket only.
     #[track_caller]
     pub(crate) fn open(server: &Server, protocols: &[&str]) -> Stomp {
         Stomp::over(WebSocket::open(server.address(), protocols))
@@ -99,7 +100,7 @@ impl Stomp {
         }
     }
 
-    /// With `accept-version` and `heart-beat` as given; the CONNECTED.
+    /// Connects with these headers `accept-version` and `heart-beat`. Returns the CONNECTED.
     #[track_caller]
     pub(crate) fn connect_with(
         server: &Server,
@@ -133,7 +134,7 @@ impl Stomp {
         self.send("SUBSCRIBE", &[("id", id), ("destination", destination), ("resume-after", &after)], "");
     }
 
-    /// Subscribes, and takes the key frame that must come at once.
+    /// Subscribes, and receives the first key frame, which must come at once.
     #[track_caller]
     pub(crate) fn follow(&mut self, id: &str, destination: &str) -> Follower {
         self.subscribe(id, destination);
@@ -144,7 +145,7 @@ impl Stomp {
         follower
     }
 
-    /// The next frame, which must come.
+    /// The next frame. Fails if none comes.
     #[track_caller]
     pub(crate) fn receive(&mut self) -> Frame {
         match self.receive_within(DEADLINE) {
@@ -153,7 +154,7 @@ impl Stomp {
         }
     }
 
-    /// The next frame, or none: in time, or at all.
+    /// The next frame. `None` if none comes in time, or the connection has ended.
     #[track_caller]
     pub(crate) fn receive_within(&mut self, patience: Duration) -> Option<Frame> {
         let until = Instant::now() + patience;
@@ -177,7 +178,7 @@ impl Stomp {
         self.receive().push()
     }
 
-    /// The next change; key frames of what is known already are passed over.
+    /// The next change. Skips key frames.
     #[track_caller]
     pub(crate) fn push_change(&mut self) -> Change {
         loop {
@@ -187,7 +188,7 @@ impl Stomp {
         }
     }
 
-    /// Folds what comes until that clock is reached.
+    /// Folds messages into the follower until it has reached that clock.
     #[track_caller]
     pub(crate) fn follow_to(&mut self, follower: &mut Follower, clock: u64) {
         while follower.clock < clock {
@@ -196,14 +197,14 @@ impl Stomp {
         }
     }
 
-    /// A receipt for a frame that changes nothing: all that was sent before has been handled.
+    /// Sends a harmless frame and waits for its receipt. Then the server has handled all earlier frames.
     #[track_caller]
     pub(crate) fn sync(&mut self, id: &str) {
         self.send("SEND", &[("destination", "/app/time"), ("receipt", id)], "");
         self.receive().is("RECEIPT").has("receipt-id", id);
     }
 
-    /// The server closes; what came before is dropped.
+    /// Waits until the server closes the connection. Messages before that are dropped.
     #[track_caller]
     pub(crate) fn expect_close(&mut self) {
         let start = Instant::now();
@@ -221,7 +222,7 @@ impl Stomp {
         }
     }
 
-    /// Whatever is complete becomes frames.
+    /// Decodes all complete frames.
     #[track_caller]
     fn parse(&mut self) {
         loop {
@@ -257,7 +258,8 @@ impl Stomp {
     }
 }
 
-/// As 1.2 has it; CONNECT is never escaped, and nothing in the tests would need it there.
+/// Encodes a frame as STOMP 1.2 does. The headers of CONNECT must not be escaped, and the tests send none that would
+/// be.
 pub(crate) fn encode(command: &str, headers: &[(&str, &str)], body: &str) -> String {
     let mut text = format!("{command}\n");
     for (name, value) in headers {
@@ -308,7 +310,7 @@ pub(crate) struct Change {
     pub(crate) time: u64,
 }
 
-/// What is pushed about a stream, over STOMP or as a server-sent event.
+/// A message about a stream, over STOMP or as a server-sent event.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Push {
     KeyFrame { clock: u64, snapshot: BTreeMap<String, u64> },
@@ -360,14 +362,14 @@ impl Push {
     }
 }
 
-/// Folds pushes into the set of incubating events, and fails where that is impossible.
+/// Computes the set of incubating events from messages. Fails if the messages contradict each other.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Follower {
     pub(crate) clock: u64,
     pub(crate) incubating: BTreeMap<String, u64>,
     pub(crate) changes: Vec<Change>,
     pub(crate) key_frames: usize,
-    /// Key frames that stood in place of changes.
+    /// The number of key frames that replaced changes.
     pub(crate) jumps: usize,
 }
 

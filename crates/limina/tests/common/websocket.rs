@@ -1,4 +1,5 @@
-//! A WebSocket client by hand (RFC 6455), for what a well-behaved one would never send, or would hide.
+//! A WebSocket client written by hand (RFC 6455), for messages that no correct client would send, and details that it
+//! would hide.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::harness::DEADLINE;
 
-/// The example of the RFC: a key and its answer, so that no hash is needed here.
+/// A key and its answer from the RFC, so that the tests need no hash function.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
@@ -22,9 +23,9 @@ const PONG: u8 = 10;
 pub(crate) struct WebSocket {
     stream: TcpStream,
     received: Vec<u8>,
-    /// What the server chose of the sub-protocols.
+    /// The sub-protocol that the server chose.
     pub(crate) protocol: Option<String>,
-    /// A message of which the end has not come yet.
+    /// The beginning of a message that is not complete yet.
     partial: Vec<u8>,
 }
 
@@ -32,16 +33,16 @@ pub(crate) struct WebSocket {
 pub(crate) enum Received {
     Message(Vec<u8>),
     Pong(Vec<u8>),
-    /// A close frame with its code, where it has one.
+    /// A close frame, with its code if it has one.
     Close(Option<u16>),
-    /// The connection is gone.
+    /// The connection has ended.
     End,
-    /// Nothing came in time.
+    /// No message came in time.
     Nothing,
 }
 
 impl WebSocket {
-    /// At `/ws`; several sub-protocols are offered in one header.
+    /// Opens `/ws`. Several sub-protocols are offered in one header.
     #[track_caller]
     pub(crate) fn open(address: SocketAddr, protocols: &[&str]) -> WebSocket {
         let offered = match protocols {
@@ -105,7 +106,7 @@ impl WebSocket {
         self.send(PING, payload);
     }
 
-    /// The next message; pings are answered on the way.
+    /// The next message. Pings that come before it are answered.
     #[track_caller]
     pub(crate) fn receive(&mut self, patience: Duration) -> Received {
         let until = Instant::now() + patience;
@@ -123,7 +124,7 @@ impl WebSocket {
                         let code = payload.get(..2).map(|code| u16::from_be_bytes([code[0], code[1]]));
                         return Received::Close(code);
                     }
-                    // The server may be gone by then; the next read tells.
+                    // If the server is gone by then, the next read notices it.
                     PING => drop(self.try_send(PONG, &payload)),
                     PONG => return Received::Pong(payload),
                     other => panic!("a frame of the unknown kind {other}"),
@@ -149,7 +150,7 @@ impl WebSocket {
         }
     }
 
-    /// A whole frame's first octet and payload, if that much has come.
+    /// The first octet and the payload of the next frame, if all of it has arrived.
     fn take_frame(&mut self) -> Option<(u8, Vec<u8>)> {
         let (&head, &second) = (self.received.first()?, self.received.get(1)?);
         assert_eq!(second & 0x80, 0, "a server does not mask");
@@ -171,13 +172,13 @@ impl WebSocket {
         Some((head, payload))
     }
 
-    /// No goodbye, as of a client that crashed.
+    /// Breaks the connection without a close frame, like a client that crashed.
     pub(crate) fn vanish(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
-/// The answer up to its empty line, octet by octet, so that nothing of what follows is lost.
+/// Reads the head of the answer octet by octet, so that nothing after it is lost.
 #[track_caller]
 fn head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();

@@ -1,4 +1,4 @@
-//! Tokens at the real server: the file is followed, and a removed token loses what it has open.
+//! Tokens at the real server: the server follows the token file, and everything that a removed token has open ends.
 
 use crate::{
     harness::{DEADLINE, LIMINA, Server},
@@ -44,7 +44,7 @@ fn the_token_file_is_followed() {
     assert_eq!(ask(&server, &operator, "PUT", "/v1/ns/shop/events/s", stream).0, 201);
     assert_eq!(ask(&server, &reader, "PUT", "/v1/ns/shop/events/s", stream).0, 403);
     assert_eq!(ask(&server, "limina_x", "GET", "/v1/ns/shop/events/s", "").0, 401);
-    // What was done is in the audit, and a broken file changes nothing.
+    // The audit shows what the token did, and a broken file changes nothing.
     let (status, audit) = ask(&server, &operator, "GET", "/v1/ns/shop/audit", "");
     assert_eq!(
         (status, &audit["items"][0]["actor"], &audit["items"][0]["action"]),
@@ -53,7 +53,7 @@ fn the_token_file_is_followed() {
     assert_eq!(audit["items"][0]["address"], "127.0.0.1");
     assert_eq!(ask(&server, &operator, "GET", "/v1/audit", "").1["items"], audit["items"]);
     std::fs::write(&file, "[[token]\n").unwrap();
-    // The reader follows, until its token is gone.
+    // The reader follows the stream until its token is removed.
     let mut following = TcpStream::connect(server.address()).unwrap();
     following.set_read_timeout(Some(DEADLINE)).unwrap();
     let head = format!(
@@ -69,7 +69,7 @@ fn the_token_file_is_followed() {
     }
     assert_eq!(ask(&server, &reader, "GET", "/v1/ns/shop/events/s", "").0, 200);
     std::fs::write(&file, first).unwrap();
-    // The last chunk ends the stream.
+    // The last chunk, of length 0, ends the stream.
     assert!(lines.map_while(Result::ok).any(|line| line == "0"), "the stream broke, instead of ending");
     assert_eq!(ask(&server, &reader, "GET", "/v1/ns/shop/events/s", "").0, 401);
     assert_eq!(ask(&server, &operator, "DELETE", "/v1/ns/shop", "").0, 204);
@@ -78,7 +78,8 @@ fn the_token_file_is_followed() {
     assert!(!log.contains(&operator) && !log.contains(&reader), "a token is in the log");
 }
 
-/// A browser cannot set a header of a WebSocket, so the token comes with CONNECT. Each SUBSCRIBE is judged by itself.
+/// A browser cannot set a header of a WebSocket request, so the token comes with CONNECT. Each SUBSCRIBE needs a right
+/// of its own.
 #[test]
 fn a_stomp_client_presents_its_token() {
     let home = tempfile::tempdir().unwrap();

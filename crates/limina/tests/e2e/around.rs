@@ -1,4 +1,4 @@
-//! What is around the families: health, metrics, the reference, and the protocols they are spoken in.
+//! Everything that all families share: health, metrics, the API reference, and the versions of HTTP.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::raw;
 use crate::reply::Reply;
 
 #[test]
-fn it_says_that_it_is_alive_and_ready() {
+fn the_server_is_alive_and_ready() {
     let mut server = Server::fresh();
     server.get("/healthz").ok();
     server.get("/readyz").ok();
@@ -19,20 +19,20 @@ fn it_says_that_it_is_alive_and_ready() {
 }
 
 #[test]
-fn it_tells_of_the_cluster() {
+fn a_single_server_shows_its_cluster() {
     let server = Server::fresh();
     let reply = server.get("/v1/cluster").ok();
     assert!(reply.body.is_object(), "{}", reply.text);
 }
 
-/// (metric, labels) → value; and each family's type.
+/// The value of each (metric, labels), and the type of each metric family.
 pub(crate) struct Metrics {
     pub(crate) samples: BTreeMap<(String, String), f64>,
     types: BTreeMap<String, String>,
 }
 
 impl Metrics {
-    /// Prometheus text, as strictly as a scraper reads it.
+    /// Parses Prometheus text as strictly as a scraper.
     #[track_caller]
     pub(crate) fn parse(text: &str) -> Metrics {
         let mut metrics = Metrics { samples: BTreeMap::new(), types: BTreeMap::new() };
@@ -82,7 +82,7 @@ impl Metrics {
         self.samples.iter().filter(|((sample, _), _)| sample == name).map(|(_, value)| value).sum()
     }
 
-    /// Every histogram's buckets rise to its count.
+    /// Checks that the buckets of every histogram rise up to its count.
     #[track_caller]
     fn check_histograms(&self) {
         for (family, _) in self.types.iter().filter(|(_, kind)| *kind == "histogram") {
@@ -152,7 +152,7 @@ fn metrics_are_prometheus_text() {
     }
 }
 
-/// What a client names must not name a series: else it could fill the memory, or break the format.
+/// A client's text must not become a label: otherwise it could fill the memory, or break the format.
 #[test]
 fn metrics_do_not_grow_with_names() {
     let server = Server::fresh();
@@ -218,7 +218,7 @@ fn the_reference_has_every_path() {
     check_references(&document, &document);
 }
 
-/// A path without the names of its parameters.
+/// The path with its parameters replaced by `{}`.
 pub(crate) fn unnamed(path: &str) -> String {
     let segments = path.split('/').map(|segment| if segment.starts_with('{') { "{}" } else { segment });
     segments.collect::<Vec<_>>().join("/")
@@ -239,9 +239,9 @@ fn check_references(document: &Value, part: &Value) {
     }
 }
 
-/// Readable without the Internet.
+/// The docs can be read without the Internet.
 #[test]
-fn the_docs_need_nothing_from_elsewhere() {
+fn the_docs_load_nothing_from_elsewhere() {
     let server = Server::fresh();
     let page = server.get("/docs").ok();
     assert!(page.header("content-type").starts_with("text/html"), "{}", page.header("content-type"));
@@ -264,9 +264,9 @@ fn the_docs_need_nothing_from_elsewhere() {
     }
 }
 
-/// The `type` of a problem leads to where the docs explain it.
+/// The `type` of a problem document leads to its explanation in the docs.
 #[test]
-fn problems_lead_to_their_explanation() {
+fn problem_types_link_to_the_docs() {
     let server = Server::fresh();
     let ledger = server.ledger();
     ledger.create("a");
@@ -279,7 +279,7 @@ fn problems_lead_to_their_explanation() {
     ];
     for problem in problems {
         let kind = problem.body["type"].as_str().expect("`type`");
-        // Elsewhere it may be an address of its own; here it must be found.
+        // In general the type may be an absolute URL. Here it must be a page of this server.
         let Some((page, anchor)) = kind.split_once('#').filter(|(page, _)| page.starts_with('/')) else {
             continue;
         };
@@ -289,7 +289,7 @@ fn problems_lead_to_their_explanation() {
     }
 }
 
-/// What a browser would fetch by itself: sources, style sheets, imports, urls of styles.
+/// The URLs that a browser would load on its own: scripts, style sheets, imports, and URLs in styles.
 fn resources(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let end = ['"', '\'', ')', ' ', '>'];
@@ -300,7 +300,7 @@ fn resources(page: &str) -> Vec<String> {
     for mark in [" src=", "\nsrc=", "url("] {
         found.extend(page.match_indices(mark).map(|(at, _)| bare(&page[at + mark.len()..])));
     }
-    // In a script only a literal says where it leads.
+    // In a script, only the URL in a string literal is known.
     for mark in ["@import ", "fetch(", "import("] {
         let rests = page.match_indices(mark).map(|(at, _)| &page[at + mark.len()..]);
         found.extend(rests.filter(|rest| rest.starts_with(['"', '\''])).map(bare));
@@ -341,7 +341,7 @@ fn http_2_without_tls_works() {
 }
 
 #[test]
-fn a_connection_is_used_again() {
+fn connections_can_be_reused() {
     let server = Server::fresh();
     server.ledger().create("a");
     let mut connection = raw::Connection::open(server.address());
@@ -349,7 +349,7 @@ fn a_connection_is_used_again() {
         let body = crate::ledger::hold(&format!("op-{n}"), &[("a", 1)]).to_string();
         connection.send(raw::request("POST", "/v1/ledger/hold", "", body.as_bytes()));
         connection.receive().ok().value("a", 0, n + 1);
-        // A refusal does not cost the connection.
+        // The connection can be used again after a refusal.
         connection.send(raw::request("GET", "/v1/ledger/limits/absent", "", b""));
         connection.receive().refused(404, "LimitNotFound");
         connection.send(raw::request("POST", "/v1/ledger/hold", "", b"{not json"));

@@ -1,4 +1,5 @@
-//! The real clients as processes: they are told what to do line by line, and tell line by line what came of it.
+//! Real client libraries in processes of their own. Each reads commands line by line, and prints its results line by
+//! line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A script of ours under node, with the packages that `cargo xtask test` has installed.
+    /// Starts one of our scripts with node, and with the packages that `cargo xtask test` has installed.
     #[track_caller]
     pub(crate) fn node(script: &str, args: &[&str]) -> Client {
         let modules = installed("node_modules/@stomp/stompjs").ancestors().nth(2).expect("above").to_owned();
@@ -68,7 +69,7 @@ impl Client {
         writeln!(stdin, "{line}").expect("the client listens");
     }
 
-    /// The next line; none after the client's end.
+    /// The next line. `None` after the client has ended.
     #[track_caller]
     pub(crate) fn line(&mut self) -> Option<String> {
         match self.lines.recv_timeout(DEADLINE) {
@@ -85,7 +86,7 @@ impl Client {
         serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
     }
 
-    /// The next that the library called us with, which must be this.
+    /// The next callback of the library, which must have this name.
     #[track_caller]
     pub(crate) fn called(&mut self, what: &str) -> Value {
         let said = self.said();
@@ -93,7 +94,7 @@ impl Client {
         said
     }
 
-    /// The end of its input.
+    /// Closes the client's standard input.
     pub(crate) fn end(&mut self) {
         self.stdin = None;
     }
@@ -110,7 +111,7 @@ fn scripts() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/clients")
 }
 
-/// What `cargo xtask test` puts beside the build.
+/// A file that `cargo xtask test` puts beside the build.
 #[track_caller]
 fn installed(what: &str) -> PathBuf {
     let target =

@@ -1,4 +1,4 @@
-//! Many clients at the same limits: as if one came after the other.
+//! Many clients use the same limits concurrently: the result is the same as in some sequential order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::ledger::Ledger;
 use crate::reply::{Reply, values_of};
 use crate::shape::State;
 
-/// What every one of `count` clients was answered, all let loose together.
+/// Runs `count` clients that start at the same moment. Returns the result of each.
 pub(crate) fn race<T: Send>(count: usize, client: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let start = std::sync::Barrier::new(count);
     std::thread::scope(|scope| {
@@ -31,7 +31,7 @@ fn count(replies: &[Reply], status: u16, code: &str) -> usize {
 }
 
 #[test]
-fn exactly_as_many_succeed_as_fit_under_a_ceiling() {
+fn as_many_holds_succeed_as_fit_under_a_ceiling() {
     let server = Server::fresh();
     let ledger = server.ledger();
     ledger.create_with_ceiling("tight", 1000);
@@ -49,7 +49,7 @@ fn exactly_as_many_succeed_as_fit_under_a_ceiling() {
     ledger.values(&["tight", "wide"]).ok().value("tight", 0, 994).value("wide", 0, 142);
     ledger.hold("the rest", &[("tight", 6)]).ok();
 
-    // Every hold saw another state, and in the order of their positions.
+    // Every hold saw another state, and the states follow the order of positions.
     let seen: BTreeMap<u64, i64> = replies
         .iter()
         .filter(|reply| reply.status == 200)
@@ -59,7 +59,7 @@ fn exactly_as_many_succeed_as_fit_under_a_ceiling() {
 }
 
 #[test]
-fn room_that_is_given_back_is_used_and_never_twice() {
+fn released_room_is_used_once() {
     let server = Server::fresh();
     let ledger = server.ledger();
     ledger.create_with_ceiling("tight", 5);
@@ -74,7 +74,7 @@ fn room_that_is_given_back_is_used_and_never_twice() {
             }
             let total = values_of(&held.ok().body)[0].1 + 1;
             assert!(total <= 5, "{total} committed and held under a ceiling of 5");
-            // Everyone's last success stays, as far as there is room.
+            // A client commits its last hold, if that hold succeeds, and rolls back all others.
             if n == 29 {
                 ledger.commit_all(&operation).ok();
                 committed += 1;
@@ -91,7 +91,7 @@ fn room_that_is_given_back_is_used_and_never_twice() {
 }
 
 #[test]
-fn a_raced_operation_is_held_once() {
+fn concurrent_holds_of_one_operation_hold_once() {
     let server = Server::fresh();
     let ledger = server.ledger();
     ledger.create("a");
@@ -101,7 +101,7 @@ fn a_raced_operation_is_held_once() {
         assert_eq!((count(&replies, 200, ""), count(&replies, 409, "DuplicateOperation")), (1, 15));
         ledger.values(&["a"]).ok().value("a", 0, (round + 1) * 5);
     }
-    // Skipping, all succeed and tell the same view.
+    // With `skip`, all holds succeed, and all show the same values.
     let replies = race(16, |_| ledger.hold_skipping("skipping", &[("a", 5)]).ok());
     let first: Vec<&Reply> = replies.iter().filter(|reply| reply.body["skipped"] == json!([])).collect();
     assert_eq!(first.len(), 1, "one held it");
@@ -112,14 +112,14 @@ fn a_raced_operation_is_held_once() {
 }
 
 #[test]
-fn a_limit_is_made_by_one_of_many() {
+fn concurrent_holds_create_one_limit() {
     let server = Server::fresh();
     let ledger = server.ledger();
     for round in 0..10 {
         let replies = race(16, |_| ledger.post("/limits", json!({"name": format!("raced-{round}")})));
         assert_eq!((count(&replies, 201, ""), count(&replies, 409, "DuplicateLimitName")), (1, 15));
     }
-    // Made by many holds at once: the limit is one, and every hold is in it.
+    // Many holds create the limit at the same time. There is one limit, and it has all of them.
     race(16, |n| {
         let change = json!({"limit_name": "made", "value": 1});
         ledger
@@ -188,7 +188,7 @@ fn limits_held_crosswise_never_deadlock() {
     }
 }
 
-/// All six limits always change together, so every view shows them equal.
+/// All six limits always change together, so every answer shows the same value for all of them.
 #[track_caller]
 fn one_state_of_all(reply: &Reply) {
     let states: BTreeSet<(i64, i64)> =
@@ -214,7 +214,7 @@ fn readers_see_whole_operations_in_order() {
     ledger.values(&["from", "to"]).ok().value("from", -160, 0).value("to", 160, 0);
 }
 
-/// Money that leaves one limit is in the other at every moment, and no reader ever goes back.
+/// An amount that leaves one limit is in the other one at every moment, and no reader sees an older state than before.
 fn read_along(ledger: &Ledger) {
     let mut last = 0;
     for _ in 0..80 {
@@ -226,9 +226,10 @@ fn read_along(ledger: &Ledger) {
     }
 }
 
-/// A namespace that goes away under its clients: each call is before or after it, and nothing is left over.
+/// A namespace is deleted while clients use it: each request is executed before or after the deletion, and nothing
+/// remains.
 #[test]
-fn a_namespace_is_removed_under_load() {
+fn a_namespace_is_deleted_under_load() {
     let server = Server::fresh();
     let (ledger, http, namespace) = (server.ledger_of("brief"), server.http(), server.url("/v1/ns/brief"));
     race(8, |client| {

@@ -1,4 +1,4 @@
-//! What was acknowledged survives `kill -9` in the middle of everything.
+//! Everything acknowledged survives `kill -9` at any moment.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::harness::{Process, Server, eventually, limina};
 use crate::ledger::{batch, hold, results};
 use crate::load::{self, Operation, Progress, Random};
 
-/// Sixteen clients until `acknowledged` answers have come, then the given end.
+/// Runs sixteen clients until they have this many answers, and then ends the server in this way.
 fn load_until(
     server: &mut Server,
     round: u64,
@@ -43,7 +43,7 @@ fn nothing_acknowledged_is_lost_in_crashes_under_load() {
         server.start_again();
         load::verify(&server.ledger(), &mut operations);
     }
-    // Settled by the checks themselves, it must all be there once more.
+    // The checks have resolved every unknown outcome. After another crash, everything must be there again.
     server.crash_and_restart();
     load::verify(&server.ledger(), &mut operations);
 }
@@ -60,9 +60,9 @@ fn nothing_acknowledged_is_lost_in_a_stop_under_load() {
     }
 }
 
-/// A crash during recovery is a crash like any other.
+/// A server that is killed during recovery recovers at the next start.
 #[test]
-fn recovery_may_be_interrupted() {
+fn recovery_survives_kills() {
     let mut server = Server::fresh();
     load::make_limits(&server.ledger());
     let mut operations = load_until(&mut server, 0, 600, Server::kill);
@@ -71,7 +71,7 @@ fn recovery_may_be_interrupted() {
         let mut command = limina();
         command.args(["serve", "--listen", "127.0.0.1:0", "--journal-segment-mib", "4", "--data"]);
         let mut process = Process::spawn(command.arg(server.data()));
-        // Not to wait for anything: to strike at another moment each time.
+        // Not a wait for something: the kill hits another moment of the recovery each time.
         std::thread::sleep(Duration::from_millis(random.below(60)));
         process.signal(Signal::KILL);
         process.exit();
@@ -80,9 +80,9 @@ fn recovery_may_be_interrupted() {
     load::verify(&server.ledger(), &mut operations);
 }
 
-/// Several segments' worth of history, with crashes on the way: it is all there and in order.
+/// A history of several journal segments, with crashes in between, is complete and in order.
 #[test]
-fn history_outgrows_one_journal_segment() {
+fn history_spans_several_journal_segments() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut server = Server::start_with(home.path().join("data"), &["--journal-segment-mib", "1"]);
     server.ledger().create("a");
@@ -120,16 +120,16 @@ fn history_outgrows_one_journal_segment() {
     check(&server);
 }
 
-/// Holds that expire around a crash: all do, and none twice.
+/// Holds that expire around a crash: each one expires exactly once.
 #[test]
-fn expiries_cut_off_by_a_crash_happen_once() {
+fn expiries_around_a_crash_happen_once() {
     let mut server = Server::fresh();
     let ledger = server.ledger();
     ledger.create("a");
     let holds = (0..3000)
         .map(|n| {
             let request = hold(&format!("op-{n}"), &[("a", 1)]);
-            // Spread over a while, so that a crash finds some done and some not.
+            // The expiries are spread out, so that some come before the crash and some after it.
             crate::ledger::with(request, serde_json::json!({"expires_after_ms": 500 + n / 3}))
         })
         .collect();
@@ -151,7 +151,7 @@ fn expiries_cut_off_by_a_crash_happen_once() {
     assert_eq!((entries.len(), crate::shape::sum(&entries)), (6000, (0, 0)));
 }
 
-/// 16 MiB are a batch like any other, although the journal's segments are of 4 MiB here.
+/// A batch of 16 MiB is accepted, although the journal's segments have 4 MiB here.
 #[test]
 fn a_batch_may_be_longer_than_a_journal_segment() {
     let mut server = Server::fresh();
@@ -178,7 +178,7 @@ fn a_batch_may_be_longer_than_a_journal_segment() {
     assert_eq!(ledger.limit_names(1000).len(), 8192);
 }
 
-/// As much as one call can say, all of it kept.
+/// A hold with the largest context that a request may have is stored completely.
 #[test]
 fn a_large_context_is_kept() {
     let mut server = Server::fresh();

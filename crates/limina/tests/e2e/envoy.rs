@@ -1,4 +1,5 @@
-//! Envoy's door: gRPC, JSON, health, rights, and a configuration that is followed. `cargo xtask envoy` has the real Envoy.
+//! Envoy's rate limit service: gRPC, JSON, health, rights, and a configuration that the server follows. `cargo xtask
+//! envoy` tests with the real Envoy.
 
 use crate::{
     harness::{LIMINA, Server, eventually},
@@ -31,12 +32,12 @@ fn ask(server: &Server, domain: &str, user: &str) -> (u16, Value) {
     (answer.status().as_u16(), answer.json().unwrap())
 }
 
-/// A field of protobuf with a length.
+/// A length-delimited field of protobuf.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, u8::try_from(bytes.len()).unwrap()][..], bytes].concat()
 }
 
-/// The same request as a message of gRPC.
+/// The same request as `ask` sends, as a gRPC message.
 fn message(domain: &str, user: &str) -> Vec<u8> {
     let entry = [field(1, b"user"), field(2, user.as_bytes())].concat();
     framed(&[field(1, domain.as_bytes()), field(2, &field(1, &entry))].concat())
@@ -46,7 +47,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
     [&[0][..], &u32::try_from(message.len()).unwrap().to_be_bytes(), message].concat()
 }
 
-/// Calls a method of gRPC. Returns the status, if it came with the head as that of an error does, and the message.
+/// Calls a gRPC method. Returns the status, which an error has in the head, and the message.
 #[track_caller]
 fn call(origin: &str, method: &str, token: Option<&str>, body: Vec<u8>) -> (Option<u16>, Vec<u8>) {
     let client = reqwest::blocking::Client::builder().http2_prior_knowledge().build().unwrap();
@@ -62,7 +63,7 @@ fn call(origin: &str, method: &str, token: Option<&str>, body: Vec<u8>) -> (Opti
     (status, answer.bytes().unwrap().to_vec())
 }
 
-/// The code of a response: its first field.
+/// The code of a response, which is its first field.
 #[track_caller]
 fn code(answer: &(Option<u16>, Vec<u8>)) -> u8 {
     assert_eq!(answer.0, None, "the call has failed");
@@ -91,7 +92,7 @@ fn envoys_limits_are_rules() {
     let (_, own) = log.split_once("Envoy's rate limit service listens on ").expect("the address in the log");
     let origins = [server.url(""), own.split_whitespace().next().unwrap().to_owned()];
 
-    // Each door counts in the same limits.
+    // gRPC and JSON count in the same limits.
     let (status, answer) = ask(&server, "edge", "ann");
     assert_eq!((status, &answer["overallCode"]), (200, &json!("OK")));
     let limit = json!({"requestsPerUnit": 2, "unit": "YEAR"});
@@ -108,7 +109,7 @@ fn envoys_limits_are_rules() {
         json!({"overallCode": "OK", "statuses": [{"code": "OK"}]})
     );
 
-    // Clients see the rules, and may override them.
+    // Clients can read the rules, and may override them.
     let rule = server.get("/v1/ns/edge/limiter/rules/user").body.clone();
     assert_eq!((&rule["managed_by"], &rule["limit"]), (&json!("envoy"), &json!(2)));
     let more = json!({"name": "ann", "key_values": {"0:user": "ann"}, "limit": 3});
@@ -121,7 +122,7 @@ fn envoys_limits_are_rules() {
     assert_eq!(ask(&server, "edge", "ann").1["statuses"][0]["currentLimit"]["requestsPerUnit"], 3);
     assert_eq!(ask(&server, "edge", "ann").0, 429);
 
-    // What cannot be decided, with gRPC's statuses.
+    // Requests that cannot be decided get gRPC statuses.
     for origin in &origins {
         assert_eq!(call(origin, SHOULD_RATE_LIMIT, None, message("", "ann")).0, Some(3));
         assert_eq!(call(origin, SHOULD_RATE_LIMIT, None, framed(b"\xff\xff")).0, Some(3));
@@ -130,7 +131,7 @@ fn envoys_limits_are_rules() {
         assert_eq!(call(origin, "grpc.health.v1.Health/Check", None, framed(&[])), (None, healthy));
         assert_eq!(call(origin, "grpc.health.v1.Health/Check", None, framed(&field(1, b"else"))).0, Some(5));
     }
-    // Nothing else is served on Envoy's port.
+    // Envoy's port serves nothing else.
     assert_eq!(server.http().get(format!("{}/v1/ns", origins[1])).send().unwrap().status(), 404);
     assert_eq!(server.http().post(server.url("/json")).body("{}").send().unwrap().status(), 400);
     // Refusals and metrics are those of checks.
@@ -143,7 +144,7 @@ fn envoys_limits_are_rules() {
     assert!(metrics.contains(r#"operation="should_rate_limit",status="429""#), "{metrics}");
 }
 
-/// A watch says at once how the server is, and ends well when the server stops.
+/// A watch reports the server's health at once, and ends cleanly when the server stops.
 #[test]
 fn health_can_be_watched() {
     let home = tempfile::tempdir().unwrap();
@@ -160,7 +161,7 @@ fn health_can_be_watched() {
     assert_eq!(first[..], framed(&[0x08, 1]), "it serves");
     unknown.read_exact(&mut first).unwrap();
     assert_eq!(first[..], framed(&[0x08, 3]), "the service is unknown");
-    // Whoever watches may have no token, so a connection has only a few watches.
+    // A client that watches needs no token, so a connection may have only a few watches.
     let more = [watch(b""), watch(b""), watch(b"")];
     let statuses = more
         .each_ref()
@@ -188,20 +189,20 @@ fn the_configuration_is_followed() {
     write("core.yaml", &limits(1).replace("edge", "core"));
     eventually(|| (ask(&server, "core", "ann").0 == 429).then_some(())).expect("the new domain");
     assert_eq!((ask(&server, "edge", "ann").0, ask(&server, "edge", "ann").0), (200, 429));
-    // Whole or not at all: one broken file keeps everything as it is.
+    // A configuration is applied completely or not at all: one broken file changes nothing.
     write("core.yaml", "domain: core\ndescriptors:\n  - key: user\n    ratelimit: {}\n");
     write("edge.yaml", &limits(9));
     let said = "core.yaml: line 4: the key `ratelimit` is unknown";
     eventually(|| server.log().contains(said).then_some(())).expect("the reason in the log");
     assert_eq!((ask(&server, "edge", "ann").0, ask(&server, "core", "ann").0), (429, 429));
-    // A domain that is gone has no limits.
+    // A domain that was removed has no limits.
     fs::remove_file(folder.join("core.yaml")).unwrap();
     eventually(|| (ask(&server, "core", "ann").0 == 200).then_some(())).expect("the domain has no limits");
     assert_eq!(ask(&server, "edge", "ann").0, 200);
     assert_eq!(server.get("/v1/ns/core/limiter/rules").body["items"], json!([]));
 }
 
-/// Until a namespace has taken the new rules, its old limits hold: without a rule, a descriptor would have no limit.
+/// Until a namespace has the new rules, its old limits apply: a descriptor whose rule is missing would not be limited.
 #[test]
 fn a_domain_that_refuses_its_new_rules_keeps_its_limits() {
     let home = tempfile::tempdir().unwrap();
@@ -210,7 +211,7 @@ fn a_domain_that_refuses_its_new_rules_keeps_its_limits() {
     let mut server =
         Server::start_with(home.path().join("data"), &["--envoy-config", config.to_str().unwrap()]);
     assert_eq!((ask(&server, "edge", "ann").0, ask(&server, "edge", "ann").0), (200, 429));
-    // A client has a rule with the name of a new limit.
+    // A client has created a rule with the name of a new limit.
     let set = "/v1/ns/edge/limiter/rule-sets/mine";
     let rule = json!({"name": "plan", "group_by": ["plan"], "limit": 1});
     let put = server.http().put(server.url(set)).json(&json!({"rules": [rule]}));
@@ -228,19 +229,19 @@ fn a_domain_that_refuses_its_new_rules_keeps_its_limits() {
     eventually(|| (limit(&ask(&server, "edge", "ann").1) == 2).then_some(())).expect("the new limit");
 }
 
-/// Without its rule, a descriptor would have no limit.
+/// If its rule is missing, a descriptor would not be limited, so the request fails.
 #[test]
-fn a_domain_without_its_rules_lets_nobody_pass() {
+fn a_domain_without_its_rules_refuses_requests() {
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join("edge.yaml");
     fs::write(&config, limits(1)).unwrap();
     let arguments = ["--envoy-config", config.to_str().unwrap()];
     let server = Server::start_with(home.path().join("data"), &arguments);
     assert_eq!((ask(&server, "edge", "ann").0, ask(&server, "edge", "ann").0), (200, 429));
-    // The namespace is deleted, and its rules with it. They are made again when a request misses them.
+    // The namespace is deleted, and with it its rules. They are created again when a request misses one.
     assert_eq!(server.delete("/v1/ns/edge").status, 204);
     assert_eq!((eventually_limited(&server, "ann"), ask(&server, "edge", "ann").0), (200, 429));
-    // At the next start the namespace refuses the rules: another set has one of them.
+    // At the next start the namespace refuses the rules, because another set has one of them.
     let set = "/v1/ns/edge/limiter/rule-sets/mine";
     let rule = json!({"name": "plan", "group_by": ["plan"], "limit": 1});
     let put = server.http().put(server.url(set)).json(&json!({"rules": [rule]}));
@@ -252,18 +253,18 @@ fn a_domain_without_its_rules_lets_nobody_pass() {
     let server = Server::start_with(home.path().join("data"), &arguments);
     let (status, problem) = ask(&server, "edge", "bob");
     assert_eq!((status, &problem["code"]), (503, &json!("ShardUnavailable")));
-    // The file is corrected, and is noticed although requests miss their rule all the time.
+    // The file is corrected. The server notices that, although requests miss their rule all the time.
     fs::write(&config, of_bob).unwrap();
     assert_eq!((eventually_limited(&server, "bob"), ask(&server, "edge", "bob").0), (200, 429));
 }
 
-/// The first answer of the limiter, after 503s.
+/// Repeats the request until the status is not 503. Returns that status.
 fn eventually_limited(server: &Server, user: &str) -> u16 {
     eventually(|| Some(ask(server, "edge", user).0).filter(|status| *status != 503)).expect("an answer")
 }
 
 #[test]
-fn a_domain_needs_its_right() {
+fn a_domain_needs_a_token_with_its_right() {
     let home = tempfile::tempdir().unwrap();
     let config = home.path().join("edge.yaml");
     fs::write(&config, limits(5)).unwrap();

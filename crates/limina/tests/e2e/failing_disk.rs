@@ -1,4 +1,4 @@
-//! A disk that fails or is full below the table, a process that may open few files, and a clock that is wrong.
+//! A failing or full disk below the table, a process that may open few files, and a wrong clock.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -11,14 +11,14 @@ use crate::harness::{Process, Server, eventually, limina};
 use crate::ledger::{batch, hold, results};
 use crate::reply::Reply;
 
-/// So small that a few batches are above what memory may hold while checkpoints fail.
+/// Bounds so small that a few batches exceed what memory may hold while checkpoints fail.
 const FLAGS: [&str; 8] =
     ["--journal-segment-mib", "4", "--checkpoint-mib", "1", "--shards", "1", "--storage-reserve-mib", "1"];
-/// No answer may take this long, whatever the disk does: a look-up waits 5 s for a table that is being opened again.
+/// No answer takes this long, whatever the disk does: a look-up waits 5 s for a table that is being reopened.
 const ANSWER: Duration = Duration::from_secs(30);
-/// In how many rounds the backlog passes every bound: each writes about 200 KiB.
+/// The number of rounds after which the backlog exceeds every bound. Each round writes about 200 KiB.
 const ROUNDS: usize = 60;
-/// After how many rounds the table has failed.
+/// The number of rounds after which the table has failed.
 const FAILED: usize = 15;
 
 struct Setup {
@@ -38,7 +38,7 @@ impl Setup {
         Setup { server, faults, held: Vec::new(), rounds: 0, _home: home }
     }
 
-    /// Holds of 1 with long ids, so that there is soon enough for a checkpoint. Says whether they were taken.
+    /// Holds 1 for many operations with long ids, so that a checkpoint is soon due. Returns the answer.
     fn write(&mut self) -> Reply {
         let ids: Vec<String> = (0..300).map(|n| format!("{:0200}/{n}", self.rounds)).collect();
         self.rounds += 1;
@@ -65,7 +65,7 @@ impl Setup {
         reply
     }
 
-    /// Everything that was acknowledged is there.
+    /// Checks that everything acknowledged is there.
     #[track_caller]
     fn check(&self) {
         self.server.ledger().values(&["a"]).ok().value("a", 0, self.held.len() as i64);
@@ -74,7 +74,7 @@ impl Setup {
         }
     }
 
-    /// Writes are taken again, and the backlog goes, without a restart.
+    /// Waits until writes are accepted and the backlog is written, without a restart.
     #[track_caller]
     fn recovers(&mut self) {
         let taken = eventually(|| (self.write().status == 200).then_some(()));
@@ -98,10 +98,10 @@ impl Setup {
     }
 }
 
-/// Compactions and ingestions fail for as long as the disk does; the process serves on, refuses what it cannot take, and
-/// recovers. While it lasts, SIGTERM ends it, and a restart finds everything.
+/// While the disk fails, compactions and ingestions fail. The server continues, refuses the writes that it cannot
+/// accept, and recovers. SIGTERM ends it meanwhile, and a restart finds everything.
 #[test]
-fn a_table_that_cannot_be_written_is_survived() {
+fn a_table_that_cannot_be_written_recovers() {
     for rules in ["write EIO 1000 /tables/", "write ENOSPC 1000 /tables/ fjall:worker", "sync EIO 1000 .jnl"]
     {
         let mut setup = Setup::new();
@@ -112,7 +112,7 @@ fn a_table_that_cannot_be_written_is_survived() {
         let mut refused = false;
         for _ in 0..ROUNDS {
             refused |= setup.write().status == 503;
-            // While the table is opened again, a read waits; where that takes long, it is refused.
+            // While the table is being reopened, a read waits. If that takes long, the read is refused.
             let read = eventually(|| (setup.read().status == 200).then_some(()));
             assert!(read.is_some(), "reads are refused for ever under {rules}");
             if refused {
@@ -136,9 +136,9 @@ fn a_table_that_cannot_be_written_is_survived() {
     }
 }
 
-/// What cannot be opened again is not served on without: the process says so and ends, and a supervisor starts it again.
+/// If the table cannot be reopened, the process reports that and ends, so that a supervisor can restart it.
 #[test]
-fn a_table_that_cannot_be_opened_again_ends_the_process() {
+fn a_table_that_cannot_be_reopened_ends_the_process() {
     let mut setup = Setup::new();
     for _ in 0..30 {
         setup.write().ok();
@@ -167,7 +167,7 @@ fn a_table_that_cannot_be_opened_again_ends_the_process() {
     setup.check();
 }
 
-/// Idle connections take only what the store leaves them.
+/// Idle connections get only the file descriptors that the store does not need.
 #[test]
 fn connections_leave_file_descriptors_to_the_store() {
     let home = TempDir::new().expect("a temporary directory");
@@ -177,7 +177,7 @@ fn connections_leave_file_descriptors_to_the_store() {
     ledger.create("a");
     let idle: Vec<TcpStream> =
         (0..200).map(|_| TcpStream::connect(server.address()).expect("a connection")).collect();
-    // Refused connections are counted now: later the server also closes accepted ones, because they send nothing.
+    // The refused connections are counted now, because later the server also closes accepted ones that send nothing.
     let refused = || idle.iter().filter(|stream| is_refused(stream)).count();
     let enough = eventually(|| Some(refused()).filter(|refused| *refused >= 100));
     assert!(enough.is_some_and(|refused| refused < 200), "{enough:?} of 200 were refused");
@@ -193,7 +193,7 @@ fn connections_leave_file_descriptors_to_the_store() {
     assert!(server.get("/metrics").ok().text.contains("limina_http_connections_refused_total"));
 }
 
-/// Whether the server has closed it, with or without a word.
+/// Whether the server has closed the connection, with or without an answer.
 fn is_refused(mut stream: &TcpStream) -> bool {
     stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
     let mut answer = Vec::new();
@@ -204,7 +204,7 @@ fn is_refused(mut stream: &TcpStream) -> bool {
 }
 
 #[test]
-fn too_few_file_descriptors_are_refused_at_the_start() {
+fn too_few_file_descriptors_prevent_the_start() {
     let home = TempDir::new().expect("a temporary directory");
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "ulimit -n 40; exec \"$@\"", "sh", crate::harness::LIMINA, "serve", "--listen"]);
@@ -214,7 +214,7 @@ fn too_few_file_descriptors_are_refused_at_the_start() {
 }
 
 #[test]
-fn a_clock_before_1970_is_refused_at_the_start() {
+fn a_clock_before_1970_prevents_the_start() {
     let home = TempDir::new().expect("a temporary directory");
     let faults = Faults::compile(home.path());
     let mut command = limina();
@@ -230,7 +230,7 @@ fn a_clock_before_1970_is_refused_at_the_start() {
 fn failed_appends_do_not_fill_the_log() {
     const CLIENTS: usize = 20;
     const REFUSED_EACH: usize = 10;
-    /// The most different messages and causes.
+    /// The largest number of different messages and causes.
     const CAUSES: usize = 8;
     let mut setup = Setup::new();
     setup.write().ok();

@@ -1,4 +1,4 @@
-//! A disk that fills up: writes are refused, reads go on, nothing acknowledged is lost.
+//! A disk that fills up: writes are refused, reads continue, and nothing acknowledged is lost.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,13 +14,13 @@ use crate::reply::Reply;
 const MIB: u64 = 1024 * 1024;
 const FLAGS: [&str; 4] = ["--journal-segment-mib", "4", "--storage-reserve-mib", "16"];
 
-/// A file system of 96 MiB, unmounted however the test ends.
+/// A file system of 96 MiB, which is unmounted when this value is dropped.
 struct SmallDisk {
     dir: TempDir,
 }
 
 impl SmallDisk {
-    /// None if the environment says that it need not be tested here.
+    /// `None` if an environment variable says that this need not be tested here.
     #[track_caller]
     fn mount() -> Option<SmallDisk> {
         if std::env::var_os("LIMINA_SKIP_TMPFS").is_some() {
@@ -50,7 +50,7 @@ impl SmallDisk {
         space.f_bavail * space.f_frsize
     }
 
-    /// Fills the disk up to so many bytes.
+    /// Fills the disk until only this many bytes are free.
     fn leave(&self, free: u64) -> Ballast {
         let path = self.dir.path().join("ballast");
         let mut file = File::create(&path).expect("ballast");
@@ -70,7 +70,7 @@ impl Drop for SmallDisk {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(self.dir.path()).status();
         if !unmounted.is_ok_and(|status| status.success()) {
-            // A straggler still has a file open: let the mount go with it.
+            // Another process still has a file open, so the file system is detached as soon as that file is closed.
             let _ = Command::new("umount").arg("-l").arg(self.dir.path()).status();
         }
     }
@@ -86,7 +86,7 @@ impl Drop for Ballast {
     }
 }
 
-/// Holds of 1, each counted when acknowledged.
+/// Holds 1 for each operation, and counts the acknowledged holds.
 struct Writer {
     sent: u64,
     acknowledged: Vec<String>,
@@ -117,7 +117,7 @@ impl Writer {
         assert!(reached.is_some(), "the last answer: {:?}", self.write(ledger));
     }
 
-    /// What was acknowledged is there, and nothing that was refused.
+    /// Checks that every acknowledged hold is there, and no refused one.
     #[track_caller]
     fn check(&self, ledger: &Ledger) {
         let open = ledger.all("/operations?state=held", 1000);
@@ -145,7 +145,7 @@ fn start(data: &Path) -> (Server, Writer) {
 }
 
 #[test]
-fn below_the_reserve_writes_are_refused_until_there_is_room() {
+fn writes_are_refused_below_the_reserve() {
     let Some(disk) = SmallDisk::mount() else { return };
     let (mut server, mut writer) = start(&disk.data());
     for round in 0..2 {
@@ -164,7 +164,7 @@ fn below_the_reserve_writes_are_refused_until_there_is_room() {
         server.get("/healthz").ok();
         server.get("/metrics").ok();
 
-        // What was refused left nothing, also across a crash; the reserve is there to start from.
+        // Refused holds left nothing behind, also after a crash. The start uses the reserve.
         if round == 1 {
             server.crash_and_restart();
             let ledger = server.ledger();
@@ -185,12 +185,12 @@ fn below_the_reserve_writes_are_refused_until_there_is_room() {
     writer.check(&server.ledger());
 }
 
-/// Without ballast: the journal itself runs into the reserve, and not into the end of the disk.
+/// Without other files on the disk: the journal itself uses the space down to the reserve, and stops there.
 #[test]
-fn its_own_writes_stop_at_the_reserve() {
+fn the_journal_itself_stops_at_the_reserve() {
     let Some(disk) = SmallDisk::mount() else { return };
     let (mut server, mut writer) = start(&disk.data());
-    // Room for a few segments above the reserve.
+    // Leaves room for a few segments above the reserve.
     let _ballast = disk.leave(26 * MIB);
     let mut full = false;
     for round in 0..400 {
@@ -223,9 +223,9 @@ fn its_own_writes_stop_at_the_reserve() {
     writer.check(&server.ledger());
 }
 
-/// Another process takes even the reserve: whatever the answers are, they are true.
+/// Another process uses up even the reserve. All answers must still be correct.
 #[test]
-fn without_any_space_it_tells_the_truth() {
+fn answers_are_true_without_any_space() {
     let Some(disk) = SmallDisk::mount() else { return };
     let (mut server, mut writer) = start(&disk.data());
     let ballast = disk.leave(0);

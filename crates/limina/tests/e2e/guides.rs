@@ -1,4 +1,5 @@
-//! The guides can be followed: their examples are run one after the other on one server, and answer as written.
+//! The guides can be followed: their examples are executed in order on one server, and the answers must be those in the
+//! guides.
 //!
 //! `UPDATE_GUIDES=1 cargo test -p limina --features cli --test e2e guides` writes the real answers into the pages.
 
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::harness::Server;
 
-/// In the order in which a newcomer reads them.
+/// The order in which a new user reads them.
 const PAGES: [&str; 6] = [
     "README.md",
     "docs/ledger.md",
@@ -21,15 +22,16 @@ const PAGES: [&str; 6] = [
     "docs/events.md",
     "docs/decisions.md",
 ];
-/// The address in the pages.
+/// The address that the pages use.
 const ADDRESS: &str = "localhost:7070";
-/// Blocks with these show something else than how a running server answers.
+/// Blocks with these commands show other output than the answers of a running server.
 const OTHER_PROGRAMS: [&str; 2] = ["$ cargo", "$ limina"];
-/// How long a command that only reads is repeated until it answers as written.
+/// How long a command that only reads is repeated until its answer is the expected one.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The same with `UPDATE_GUIDES`. It is short, so that no lease or lock of an example expires meanwhile.
 const PATIENCE_OF_UPDATE: Duration = Duration::from_secs(1);
-/// Fields whose numbers are different each time, `t` of the header `RateLimit`, and the last word of `Retry-After`.
+/// Fields whose numbers differ each time, the parameter `t` of the header `RateLimit`, and the last word of
+/// `Retry-After`.
 const VARYING: [&str; 11] = [
     "time",
     "expires_at",
@@ -45,7 +47,7 @@ const VARYING: [&str; 11] = [
 ];
 
 #[test]
-fn every_example_answers_as_written() {
+fn every_example_gets_the_written_answer() {
     let server = Server::fresh();
     let is_update = std::env::var_os("UPDATE_GUIDES").is_some();
     for page in PAGES {
@@ -58,7 +60,7 @@ fn every_example_answers_as_written() {
     }
 }
 
-/// Runs the examples of a page in one shell, and returns the page with the answers that came.
+/// Executes the examples of a page in one shell, and returns the page with the real answers.
 fn follow(page: &str, text: &str, server: &Server, is_update: bool) -> String {
     let mut shell = Shell::start();
     let mut ids = Ids::default();
@@ -86,8 +88,9 @@ fn follow(page: &str, text: &str, server: &Server, is_update: bool) -> String {
             let meant = ids.as_they_are(command).replace(ADDRESS, &server.address().to_string());
             let mut answer = shell.run(&meant, written.len());
             let mut is_same = ids.is_same(written.join("\n").trim_end(), answer.trim_end());
-            // What a command in the background does may not be visible yet, so reads are repeated. But a page that says `NotFound` by
-            // mistake must not come true because the test has waited until the thing expired.
+            // The effect of a command in the background may not be visible yet, so reads are repeated. The time for
+            // that is short: a page that says `NotFound` by mistake must not become right because the test waited until
+            // the object expired.
             let begin = Instant::now();
             let patience = if is_update { PATIENCE_OF_UPDATE } else { PATIENCE };
             let may_repeat = command.starts_with("curl localhost") && !written.concat().contains("NotFound");
@@ -108,7 +111,7 @@ fn follow(page: &str, text: &str, server: &Server, is_update: bool) -> String {
     real
 }
 
-/// A shell that runs one command after the other, so that one of them may go on in the background.
+/// A shell that executes one command after another. So one of them may continue in the background.
 struct Shell {
     child: Child,
     commands: ChildStdin,
@@ -135,7 +138,7 @@ impl Shell {
         Shell { child, commands, output, _directory: directory }
     }
 
-    /// Returns what the command wrote; of one that follows a stream, as many lines as are wanted.
+    /// Returns the output of the command. If the command follows a stream, returns only as many lines as are wanted.
     fn run(&mut self, command: &str, wanted_lines: usize) -> String {
         let command = match command.starts_with("curl -N") {
             true => format!("head -n {wanted_lines} < <({command})"),
@@ -163,17 +166,17 @@ impl Drop for Shell {
     }
 }
 
-/// The ids in a page, and those that this server has given in their places.
+/// The ids in a page, each with the id that this server returned instead.
 #[derive(Default)]
 struct Ids(HashMap<String, String>);
 
 impl Ids {
-    /// A command with the ids of this server.
+    /// Replaces the ids of the page by those of this server.
     fn as_they_are(&self, command: &str) -> String {
         self.0.iter().fold(command.to_owned(), |text, (written, given)| text.replace(written, given))
     }
 
-    /// An answer for the page: ids that this server gave before are written as the page writes them, new ids as they are.
+    /// Replaces the ids of this server by those of the page. New ids stay as they are.
     fn as_written(&mut self, answer: &str) -> String {
         let mut text = answer.to_owned();
         for id in words(answer).into_iter().filter(|word| is_id(word)) {
@@ -185,7 +188,8 @@ impl Ids {
         text
     }
 
-    /// Whether the page writes `written` where this server has `given`. Two ids that are both new stand for each other from now on.
+    /// Whether the id `written` of the page corresponds to the id `given` by this server. Two ids that are both new
+    /// correspond to each other from now on.
     fn stands_for(&mut self, written: &str, given: &str) -> bool {
         match self.0.get(written) {
             Some(known) => known == given,
@@ -194,7 +198,7 @@ impl Ids {
         }
     }
 
-    /// Whether both texts say the same, apart from ids and times. Remembers which id stands for which.
+    /// Whether both texts are the same, except for ids and times. Remembers which ids correspond.
     fn is_same(&mut self, written: &str, answered: &str) -> bool {
         let (written, answered) = (words(written), words(answered));
         let mut name = "";
@@ -214,7 +218,7 @@ impl Ids {
     }
 }
 
-/// Names, numbers, ids, and everything else character by character. Headers that vary are left out.
+/// Splits a text into names, numbers, ids, and single other characters. Headers that vary are left out.
 fn words(text: &str) -> Vec<&str> {
     let varies = |line: &&str| line.starts_with("date: ") || line.starts_with("content-length: ");
     let lines = text.lines().filter(|line| !varies(line));

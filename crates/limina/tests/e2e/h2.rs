@@ -1,4 +1,4 @@
-//! HTTP/2 without TLS: many requests on one connection, each of which can be given up alone.
+//! HTTP/2 without TLS: many requests on one connection, each of which can be cancelled alone.
 
 use reqwest::Client;
 use reqwest::Version;
@@ -8,10 +8,10 @@ use tokio::task::JoinHandle;
 
 use crate::reply::Reply;
 
-/// Longer than the longest wait of a lock, and never reached.
+/// Longer than the longest wait of a lock. The tests never reach it.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(420);
 
-/// Where the requests run; the tests themselves stay synchronous.
+/// A runtime for the requests. The tests themselves are synchronous.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime")
 }
@@ -23,7 +23,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Opened with the first request, which must be answered before many are sent at once.
+    /// Opens the connection with one request, which must be answered before many are sent at once.
     #[track_caller]
     pub(crate) fn open(runtime: &Runtime, url: &str) -> Connection {
         let client = Client::builder().http2_prior_knowledge().timeout(TIMEOUT).build();
@@ -40,7 +40,7 @@ impl Connection {
         Stream { task: self.runtime.spawn(receive(request)), runtime: self.runtime.clone() }
     }
 
-    /// For tasks of the runtime's own.
+    /// For tasks of the runtime.
     pub(crate) async fn send(&self, method: &str, url: &str, body: Option<&Value>) -> Reply {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
         let mut request = self.client.request(method, url);
@@ -57,7 +57,7 @@ async fn receive(request: reqwest::RequestBuilder) -> reqwest::Result<Reply> {
     Ok(Reply::of(status, headers, response.text().await?))
 }
 
-/// One request under way.
+/// A request that waits for its answer.
 pub(crate) struct Stream {
     task: JoinHandle<reqwest::Result<Reply>>,
     runtime: Handle,
@@ -70,7 +70,7 @@ impl Stream {
         reply.unwrap_or_else(|e| panic!("no answer: {e:?}"))
     }
 
-    /// Gives it up: the stream is reset, and the connection stays.
+    /// Cancels the request: the stream is reset, and the connection stays open.
     #[track_caller]
     pub(crate) fn reset(self) {
         self.task.abort();

@@ -1,4 +1,4 @@
-//! Starting and stopping: flags, files, signals, and the errors an operator reads.
+//! Starting and stopping: flags, files, signals, and the errors that an operator reads.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::reply::Reply;
 
 const ANY_PORT: [&str; 2] = ["--listen", "127.0.0.1:0"];
 
-/// A start that must fail: what it said.
+/// Requires that the start fails, and returns its message.
 #[track_caller]
 fn fails(command: &mut Command) -> String {
     let said = format!("{command:?}");
@@ -69,7 +69,7 @@ fn a_restart_keeps_everything() {
 }
 
 #[test]
-fn idle_connections_do_not_delay_the_end() {
+fn idle_connections_do_not_delay_a_stop() {
     let mut server = Server::fresh();
     let mut idle: Vec<raw::Connection> = (0..8).map(|_| raw::Connection::open(server.address())).collect();
     for connection in &mut idle[..4] {
@@ -84,9 +84,9 @@ fn idle_connections_do_not_delay_the_end() {
     }
 }
 
-/// A request of which the server has read the head is answered, even if its body comes after SIGTERM.
+/// If the server has read the head of a request, it answers the request, even if the body comes after SIGTERM.
 #[test]
-fn a_request_under_way_is_answered() {
+fn requests_in_progress_are_answered() {
     let mut server = Server::fresh();
     server.ledger().create("a");
     let body = hold("op", &[("a", 1)]).to_string();
@@ -95,7 +95,7 @@ fn a_request_under_way_is_answered() {
         "POST /v1/ledger/hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nExpect: 100-continue\r\n\r\n",
         body.len()
     ));
-    // The server reads the body only when a handler wants it: from here on the request is under way.
+    // The server asks for the body only when the handler reads it. From now on the request is in progress.
     connection.receive().is(100);
     server.process().signal(Signal::TERM);
     connection.send(&body);
@@ -112,9 +112,9 @@ fn a_request_under_way_is_answered() {
     };
 }
 
-/// A client that says nothing more cannot keep the server from ending.
+/// A client that sends no more cannot keep the server from ending.
 #[test]
-fn a_request_that_never_ends_does_not_delay_the_end_for_ever() {
+fn an_endless_request_does_not_prevent_a_stop() {
     let mut server = Server::fresh();
     let mut connection = raw::Connection::open(server.address());
     connection.send("POST /v1/ledger/hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{");
@@ -125,11 +125,11 @@ fn a_request_that_never_ends_does_not_delay_the_end_for_ever() {
 }
 
 #[test]
-fn a_second_signal_is_no_harm() {
+fn a_second_signal_does_no_harm() {
     let mut server = Server::fresh();
     server.ledger().create("a");
     server.process().signal(Signal::TERM);
-    // It may have exited between the two; the process is ours until it is waited for.
+    // The process may have exited already. It is a zombie until it is waited for, so the signal can still be sent.
     server.process().signal(Signal::TERM);
     server.process().exit();
     server.start_again();
@@ -140,19 +140,19 @@ fn a_second_signal_is_no_harm() {
 }
 
 #[test]
-fn a_directory_serves_one() {
+fn a_directory_is_used_by_one_server() {
     let mut server = Server::fresh();
     server.ledger().create("a");
     let log = fails(limina().arg("serve").args(ANY_PORT).arg("--data").arg(server.data()));
     says(&log, &["in use", &server.data().display().to_string()]);
-    // The first goes on, and a third may follow when it is gone.
+    // The first server continues. When it has ended, a third one can use the directory.
     server.ledger().limit("a").ok();
     server.crash_and_restart();
     server.ledger().limit("a").ok();
 }
 
 #[test]
-fn a_port_serves_one() {
+fn a_port_is_used_by_one_server() {
     let home = TempDir::new().expect("a directory");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("its address").to_string();
@@ -161,7 +161,7 @@ fn a_port_serves_one() {
 }
 
 #[test]
-fn without_a_subcommand_it_serves() {
+fn serve_is_the_default_command() {
     let home = TempDir::new().expect("a directory");
     let data = home.path().join("deep/er/data");
     let mut process = Process::spawn(
@@ -176,9 +176,9 @@ fn used(data: &Path) -> bool {
     std::fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_some())
 }
 
-/// A flag goes before the environment, and the environment before the file.
+/// A flag has precedence over the environment, and the environment over the file.
 #[test]
-fn settings_have_an_order() {
+fn flags_override_the_environment_and_the_file() {
     let home = TempDir::new().expect("a directory");
     let dir = |name: &str| home.path().join(name);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -213,7 +213,7 @@ fn settings_have_an_order() {
             .arg(dir("by-flag")),
         "by-flag",
     );
-    // And so for the address: the file's is taken, so whoever starts did not use it.
+    // The same for the address: the address in the file is in use, so a server that starts has not used it.
     run(limina().arg("serve").arg("--config").arg(&bad).env("LIMINA_LISTEN", "127.0.0.1:0"), "by-file");
     run(
         limina().arg("serve").arg("--config").arg(&bad).env("LIMINA_LISTEN", &taken).args(ANY_PORT),
@@ -231,7 +231,7 @@ fn settings_have_an_order() {
 }
 
 #[test]
-fn bad_settings_are_told() {
+fn bad_settings_are_reported() {
     let home = TempDir::new().expect("a directory");
     let data = home.path().join("data");
     let serve = || {
@@ -269,7 +269,7 @@ fn bad_settings_are_told() {
 }
 
 #[test]
-fn a_data_path_that_cannot_be_is_told() {
+fn an_unusable_data_path_is_reported() {
     let home = TempDir::new().expect("a directory");
     let file = home.path().join("a-file");
     std::fs::write(&file, "not a directory").expect("a file");
@@ -308,9 +308,9 @@ fn json_logs_are_json() {
     assert!(text.log().contains("listening on http://"));
 }
 
-/// Logs nobody reads any more, as when the supervisor that held the pipe is gone, stop nothing.
+/// If no process reads the logs any more, for example because the supervisor has ended, the server continues.
 #[test]
-fn a_closed_log_stops_nothing() {
+fn a_closed_log_does_not_stop_the_server() {
     let home = TempDir::new().expect("a directory");
     let mut child = limina()
         .args(["serve", "--listen", "127.0.0.1:0", "--journal-segment-mib", "4", "--data"])
@@ -353,7 +353,7 @@ fn a_closed_log_stops_nothing() {
     assert!(status.success(), "{status}");
 }
 
-/// Every `journal-*.seg` beneath a directory.
+/// Every `journal-*.seg` below a directory.
 fn segments(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path()) {
@@ -368,7 +368,7 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Where this text stands in a segment.
+/// The segment that contains this text, and where.
 fn find(text: &str, dir: &Path) -> Option<(PathBuf, usize)> {
     segments(dir).into_iter().find_map(|segment| {
         let bytes = std::fs::read(&segment).expect("a segment");
@@ -387,7 +387,7 @@ fn a_damaged_journal_is_not_served() {
     }
     server.stop();
 
-    // In the middle of what was written: much that is whole comes after it, so it is no torn end.
+    // Damages the middle of the journal. Many valid frames follow, so this is not a torn end.
     let (segment, at) = find("operation-0150", server.data()).expect("an operation's id in the journal");
     let mut bytes = std::fs::read(&segment).expect("the segment");
     bytes[at + 5] ^= 0x20;
@@ -402,14 +402,14 @@ fn a_damaged_journal_is_not_served() {
     assert_eq!(std::fs::read(&segment).expect("the segment"), bytes, "the evidence is left as it was");
     says(&fails(&mut serve()), &["offset"]);
 
-    // And with the byte put right, all is well.
+    // With the byte restored, the server starts.
     bytes[at + 5] ^= 0x20;
     std::fs::write(&segment, &bytes).expect("the segment");
     server.start_again();
     server.ledger().values(&["a"]).ok().value("a", 0, 300);
 }
 
-/// A segment that is gone is damage too, wherever it stood.
+/// A missing segment is damage too, whichever it is.
 #[test]
 fn a_missing_journal_segment_is_not_served() {
     let mut server = Server::fresh();
@@ -434,7 +434,7 @@ fn a_missing_journal_segment_is_not_served() {
     server.ledger().values(&["a"]).ok().value("a", 0, 16_000);
 }
 
-/// The size of a segment is a setting, not a property of the data.
+/// The size of a segment is a setting, and may change for existing data.
 #[test]
 fn the_segment_size_may_change() {
     let home = TempDir::new().expect("a directory");
@@ -455,9 +455,9 @@ fn the_segment_size_may_change() {
     Server::start(&data).ledger().values(&["a"]).ok().value("a", 0, total);
 }
 
-/// As a crash of the machine leaves it: the files of the moment before a write, and half of that write.
+/// What a crash of the machine can leave: the files from before a write, and half of that write.
 #[test]
-fn a_write_that_was_cut_off_is_forgotten() {
+fn a_torn_write_is_dropped() {
     let home = TempDir::new().expect("a directory");
     let mut server = Server::start(home.path().join("data"));
     server.ledger().create("a");
@@ -498,9 +498,9 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The reply says so while draining, as far as a connection still gets in.
+/// While the server drains, `/readyz` reports that it is not ready, if the connection is still accepted.
 #[test]
-fn while_draining_it_is_not_ready() {
+fn a_draining_server_is_not_ready() {
     let mut server = Server::fresh();
     let mut slow = raw::Connection::open(server.address());
     let body = json!({"name": "a"}).to_string();
@@ -510,7 +510,7 @@ fn while_draining_it_is_not_ready() {
     ));
     slow.receive().is(100);
     server.process().signal(Signal::TERM);
-    // It may take a moment until the signal is noticed; then it is 503, or the door is closed.
+    // The server may notice the signal a little later. Then the answer is 503, or the connection is refused.
     let ready = server.url("/readyz");
     let closed = eventually(|| match Reply::try_to(client().get(&ready)) {
         Ok(reply) if reply.status == 200 => None,

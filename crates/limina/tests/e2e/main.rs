@@ -1,7 +1,7 @@
-//! Limina from outside: the binary, its HTTP contract, its signals and its files, and nothing of its code.
+//! Limina tested from outside: the binary, its HTTP contract, its signals and its files, and nothing of its code.
 //!
-//! Every test starts a server of its own on port 0 in a directory of its own. What a reply must be is taken from the
-//! contract alone; where the contract leaves a shape open, `shape.rs` is the one place that knows it.
+//! Every test starts its own server on port 0 in its own directory. Expected answers follow from the contract alone.
+//! Where the contract leaves a form open, only `shape.rs` knows the form.
 
 #![allow(clippy::too_many_lines, reason = "a test may be one long list of cases")]
 

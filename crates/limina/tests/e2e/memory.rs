@@ -1,5 +1,5 @@
-//! The memory budget: clients that send or read slowly cannot use up the machine's memory, and at the limit everybody can still
-//! release what they hold.
+//! The memory budget: clients that send or read slowly cannot use up the memory, and when it is used up, every client
+//! can still release what it holds.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -22,7 +22,8 @@ fn start_small(home: &TempDir) -> Server {
     Server::start_with(home.path().join("data"), &["--journal-segment-mib", "4", "--memory-mib", "64"])
 }
 
-/// Request after request that waits for a lock, until there is no memory for more. What ends something passes.
+/// Clients send more and more requests that wait for a lock, until there is no memory for another one. Requests that
+/// release something are still accepted.
 #[test]
 fn at_the_limit_everything_can_be_released() {
     let home = TempDir::new().expect("a temporary directory");
@@ -97,7 +98,7 @@ fn slow_clients_do_not_use_up_the_memory() {
     let send = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(server.address()).expect("connect");
         stream.set_write_timeout(Some(Duration::from_secs(60))).expect("a timeout");
-        // A server that refuses the rest may close the connection.
+        // If the server refuses the body, it may close the connection before it has read the rest.
         let _refused = stream.write_all(bytes);
         stream
     };
@@ -106,7 +107,7 @@ fn slow_clients_do_not_use_up_the_memory() {
     let body = request("POST", "/v1/ledger/hold/batch", "", &vec![b' '; 8 << 20]);
     let _bodies: Vec<TcpStream> = (0..20).map(|_| send(&body[..body.len() - 1])).collect();
 
-    // An honest client is served meanwhile.
+    // Meanwhile the server serves an honest client.
     let locks = server.locks();
     for n in 0..100 {
         let grant = locks.grant(exclusive(json!({"honest": n})));

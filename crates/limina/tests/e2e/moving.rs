@@ -1,4 +1,4 @@
-//! `limina export` and `limina import`: what a new store answers, and what is refused.
+//! `limina export` and `limina import`: the answers of the new store, and what is refused.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::reply::Reply;
 use crate::sse::Sse;
 use crate::verify::{contents, ends, flip, says, verify};
 
-/// They live in different shards, and share some where there are few.
+/// With the default number of shards they are in different shards. With few shards, some share one.
 const NAMESPACES: [&str; 4] = ["default", "a", "payments", "zürich"];
 
 static POSTGRES: LazyLock<PgServer> = LazyLock::new(|| PgServer::start().expect("PostgreSQL starts"));
@@ -31,25 +31,25 @@ fn run(args: &[&str]) -> Output {
     limina().args(args).stdin(Stdio::null()).output().expect("limina runs")
 }
 
-/// `export` or `import`, of a directory.
+/// Runs `export` or `import` for a directory.
 fn moved(verb: &str, data: &Path, more: &[&str], file: &Path) -> Output {
     let (data, file) = (data.to_str().expect("UTF-8"), file.to_str().expect("UTF-8"));
     run(&[&[verb, "--data", data][..], more, &[file]].concat())
 }
 
-/// `export` or `import`, of a database.
+/// Runs `export` or `import` for a database.
 fn moved_in_database(verb: &str, url: &str, more: &[&str], file: &Path) -> Output {
     run(&[&[verb, "--store", url][..], more, &[file.to_str().expect("UTF-8")]].concat())
 }
 
-/// All but the header, which says when and by which version it was made.
+/// The file without its header, which contains the time and the version.
 fn body(file: &Path) -> Vec<u8> {
     let mut bytes = std::fs::read(file).expect("an export");
     let version = usize::from(u16::from_le_bytes([bytes[20], bytes[21]]));
     bytes.split_off(22 + version + 4)
 }
 
-/// What a namespace's clients have in their hands.
+/// The ids and tokens that a namespace's clients hold.
 struct Held {
     namespace: &'static str,
     lock: Grant,
@@ -58,7 +58,7 @@ struct Held {
     since: u64,
 }
 
-/// Some of every family.
+/// Creates something in every family.
 #[track_caller]
 fn fill(server: &Server, namespace: &'static str) -> Held {
     let ledger = server.ledger_of(&encode(namespace));
@@ -94,7 +94,7 @@ fn fill(server: &Server, namespace: &'static str) -> Held {
     Held { namespace, lock, lease, since }
 }
 
-/// What must be answered the same wherever the namespace lives; nothing here changes anything.
+/// Answers that must be the same in every store. The requests change nothing.
 #[track_caller]
 fn answers(server: &Server, held: &Held) -> Vec<Value> {
     let limits = ["card", "shop", "capped"];
@@ -126,10 +126,11 @@ fn answers(server: &Server, held: &Held) -> Vec<Value> {
     answers
 }
 
-/// Positions jump when an import is served, so that what the old store did after the export is not repeated.
+/// The distance by which positions jump when an imported store is opened, so that positions that the old store used
+/// after the export are not repeated.
 const JUMP: u64 = 1 << 40;
 
-/// Without the namespace's present position.
+/// The answer without the namespace's present position.
 fn without_position(mut reply: Reply) -> Reply {
     assert!(
         reply.body.as_object_mut().is_some_and(|values| values.remove("position").is_some()),
@@ -138,7 +139,7 @@ fn without_position(mut reply: Reply) -> Reply {
     reply
 }
 
-/// Without what tells how long something has lasted, or still does, and without the clocks of streams.
+/// The answer without remaining and elapsed times, and without the clocks of streams.
 fn timeless(answer: Value) -> Value {
     const DROPPED: [&str; 5] = ["expires_in_ms", "held_ms", "reset_ms", "retry_after_ms", "clock"];
     match answer {
@@ -151,7 +152,7 @@ fn timeless(answer: Value) -> Value {
     }
 }
 
-/// What was begun in the old store goes on in the new one.
+/// Everything that was begun in the old store can be continued in the new one.
 #[track_caller]
 fn goes_on(server: &Server, held: &Held) {
     let ledger = server.ledger_of(&encode(held.namespace));
@@ -188,11 +189,11 @@ struct Filled {
     data: PathBuf,
     held: Vec<Held>,
     answers: Vec<Vec<Value>>,
-    /// The position of a change in a namespace that is no more.
+    /// The position of a change in a namespace that was deleted.
     used_position: u64,
 }
 
-/// A directory with some of everything, of a server that was stopped.
+/// The directory of a stopped server, with something of every family.
 #[track_caller]
 fn filled() -> Filled {
     let home = TempDir::new().expect("a directory");
@@ -215,7 +216,7 @@ impl Filled {
         self.home.path().join(name)
     }
 
-    /// An export of it.
+    /// Exports the directory.
     #[track_caller]
     fn exported(&self, name: &str) -> PathBuf {
         let file = self.path(name);
@@ -225,7 +226,7 @@ impl Filled {
         file
     }
 
-    /// Serves the directory, and answers as the old one did.
+    /// Serves the directory, and compares the answers with those of the old server.
     #[track_caller]
     fn is_served_from(&self, data: &Path) {
         let server = Server::start(data);
@@ -240,7 +241,7 @@ impl Filled {
 }
 
 #[test]
-fn a_directory_moves_to_another_number_of_shards() {
+fn an_export_can_be_imported_with_another_number_of_shards() {
     let filled = filled();
     let before = contents(&filled.data);
     let file = filled.exported("export");
@@ -258,7 +259,7 @@ fn a_directory_moves_to_another_number_of_shards() {
 }
 
 #[test]
-fn a_directory_moves_to_postgres_and_back() {
+fn exports_move_a_directory_to_postgres_and_back() {
     let filled = filled();
     let (file, url) = (filled.exported("export"), new_database());
     says(
@@ -274,7 +275,7 @@ fn a_directory_moves_to_postgres_and_back() {
 }
 
 #[test]
-fn an_export_goes_through_a_pipe() {
+fn exports_can_be_piped() {
     let filled = filled();
     let (data, new) = (filled.data.to_str().expect("UTF-8"), filled.path("new"));
     let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -289,7 +290,7 @@ fn an_export_goes_through_a_pipe() {
 }
 
 #[test]
-fn nothing_is_overwritten() {
+fn export_and_import_overwrite_nothing() {
     let filled = filled();
     let file = filled.exported("export");
     let (bytes, before) = (std::fs::read(&file).expect("a file"), contents(&filled.data));
@@ -307,7 +308,7 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
-fn what_is_in_use_or_is_none_is_not_exported() {
+fn stores_in_use_and_missing_stores_are_not_exported() {
     let server = Server::fresh();
     let home = TempDir::new().expect("a directory");
     let file = home.path().join("export");
@@ -320,7 +321,7 @@ fn what_is_in_use_or_is_none_is_not_exported() {
 }
 
 #[test]
-fn a_file_that_is_not_whole_leaves_nothing_that_could_be_served() {
+fn an_incomplete_file_leaves_no_usable_store() {
     let filled = filled();
     let file = filled.exported("export");
     let bytes = std::fs::read(&file).expect("an export");

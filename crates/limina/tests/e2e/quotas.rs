@@ -1,4 +1,4 @@
-//! `[quotas]` in the configuration file: what a namespace may have, and how the server refuses more.
+//! `[quotas]` in the configuration file: how much a namespace may have, and how the server refuses more.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ fn is_full(problem: &Value, quota: &str, limit: u64, used: u64) {
 }
 
 #[test]
-fn quotas_of_the_file_refuse_growth_and_take_nothing_away() {
+fn quotas_refuse_growth_and_remove_nothing() {
     let home = TempDir::new().expect("a temporary directory");
     let file = home.path().join("limina.toml");
     let configure = |quotas: &str| {
@@ -81,7 +81,7 @@ fn quotas_of_the_file_refuse_growth_and_take_nothing_away() {
     };
     assert_eq!((refusals("groups"), refusals("ledger_limits")), (Some(2.0), Some(3.0)));
 
-    // After a restart with lower quotas everything is still there.
+    // After a restart with lower quotas, everything still exists.
     configure("ledger_limits = 0\nrules = 0\n");
     server.restart();
     server.ledger().post("/limits", json!({"name": "l2"})).refused(507, "QuotaExceeded");

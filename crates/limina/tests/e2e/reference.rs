@@ -1,7 +1,8 @@
-//! The samples of the reference at `/docs` are true: their requests are sent from top to bottom to one server, and answer as written.
+//! The samples of the API reference at `/docs` are true: their requests are sent in order to one server, and the
+//! answers must be those in the samples.
 //!
-//! `UPDATE_SAMPLES=1 cargo test -p limina --features cli --test e2e reference` writes the real answers into the samples. A value that is different
-//! each time, such as an id, stays as it is written.
+//! `UPDATE_SAMPLES=1 cargo test -p limina --features cli --test e2e reference` writes the real answers into the
+//! samples. A value that differs each time, such as an id, stays as it is in the sample.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -13,10 +14,10 @@ use reqwest::blocking::Response;
 
 use crate::harness::Server;
 
-/// The chapters, in the order of the page: later ones use what earlier ones have made.
+/// The chapters in the order of the page. Later ones use what earlier ones have created.
 const CHAPTERS: [&str; 8] =
     ["limiter", "locks", "events", "ledger", "decisions", "namespaces", "server", "doors"];
-/// Fields whose values are different each time.
+/// Fields whose values differ each time.
 const VARYING: [&str; 15] = [
     "address",
     "conflicting_time",
@@ -34,11 +35,11 @@ const VARYING: [&str; 15] = [
     "shard",
     "time",
 ];
-/// The longest object or list that stands on one line of a sample. The samples fill half of a small screen.
+/// The longest object or list that a sample has on one line. The samples take half of a small screen.
 const WIDTH: usize = 50;
 
 #[test]
-fn every_sample_answers_as_written() {
+fn every_sample_gets_the_written_answer() {
     let server = Server::fresh();
     let is_update = std::env::var_os("UPDATE_SAMPLES").is_some();
     let mut ids = Ids::default();
@@ -61,7 +62,7 @@ fn every_sample_answers_as_written() {
                 request.body += line;
                 request.body += "\n";
             }
-            // A command begins with an option.
+            // In the sample, an option precedes the body, which leaves less of the line.
             real += &tidy(&request.body, WIDTH - 10);
             let status = lines.next().expect("a status");
             let mut written = Vec::new();
@@ -99,7 +100,7 @@ fn every_sample_answers_as_written() {
     assert!(count > 80, "only {count} samples were found");
 }
 
-/// JSON with its lines broken as those of all samples; anything else as it is.
+/// Formats JSON as in all samples. Any other text stays as it is.
 fn tidy(text: &str, width: usize) -> String {
     match text.starts_with('{') && !text.trim_end().ends_with('…') {
         true => Node::parse(text).written(0, width) + "\n",
@@ -107,7 +108,7 @@ fn tidy(text: &str, width: usize) -> String {
     }
 }
 
-/// Whether a line belongs to no body.
+/// Whether a line is not part of a body.
 fn is_marker(line: &str) -> bool {
     ["#", "-- ", "> ", "< ", "py:", "|"].iter().any(|marker| line.starts_with(marker))
 }
@@ -141,7 +142,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The body of an answer. Of one that never ends, as many lines as the sample has.
+/// The body of an answer. If it never ends, as many lines as the sample has.
 fn read(answer: Response, written: &str) -> String {
     let media_type = answer.headers().get("content-type").and_then(|value| value.to_str().ok());
     match media_type.unwrap_or_default().to_owned().as_str() {
@@ -157,13 +158,13 @@ fn read(answer: Response, written: &str) -> String {
             let text = answer.text().expect("a body");
             Node::parse(&text).written(0, WIDTH)
         }
-        // Connections that have switched protocols have no body.
+        // After a switch of protocols there is no body.
         _ if answer.status() == 101 => String::new(),
         _ => answer.text().expect("a body"),
     }
 }
 
-/// Whether an answer is what the sample says, apart from ids and values that vary.
+/// Whether an answer is that of the sample, except for ids and values that vary.
 fn is_same(ids: &mut Ids, written: &str, answered: &str) -> bool {
     if written.starts_with('{') && !written.ends_with('…') {
         return ids.are_same("", &Node::parse(written), &Node::parse(answered));
@@ -178,7 +179,7 @@ fn is_same(ids: &mut Ids, written: &str, answered: &str) -> bool {
             }
         });
     }
-    // A part of a long text: each line is there, and a metric has any value.
+    // The sample shows a part of a long text. Each of its lines must occur, and a metric may have any value.
     let without_value =
         |line: &str| line.rsplit_once("} ").map_or(line.to_owned(), |(name, _)| format!("{name}}} "));
     let part = written.trim_end_matches('…').trim_end();
@@ -188,28 +189,28 @@ fn is_same(ids: &mut Ids, written: &str, answered: &str) -> bool {
     }
 }
 
-/// The ids in the samples, and those that this server has given in their places.
+/// The ids in the samples, each with the id that this server returned instead.
 #[derive(Default)]
 struct Ids(HashMap<String, String>);
 
 impl Ids {
-    /// A text of the samples with the ids of this server.
+    /// Replaces the ids of the samples by those of this server.
     fn as_given(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (written, given)| text.replace(written, given))
     }
 
-    /// A text of this server with the ids of the samples.
+    /// Replaces the ids of this server by those of the samples.
     fn as_written(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (written, given)| text.replace(given, written))
     }
 
-    /// Compares the values of a field, and remembers which id stands for which.
+    /// Compares the values of a field, and remembers which ids correspond.
     fn are_same(&mut self, name: &str, written: &Node, answered: &Node) -> bool {
         match (written, answered) {
             (Node::Object(written), Node::Object(answered)) => {
                 written.len() == answered.len()
                     && written.iter().zip(answered).all(|((name, written), (answered_name, answered))| {
-                        // The names of fields stand in quotes.
+                        // The names of fields are in quotes here.
                         name == answered_name && self.are_same(name.trim_matches('"'), written, answered)
                     })
             }
@@ -239,7 +240,7 @@ fn is_id(word: &str) -> bool {
     word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// JSON with its fields in the order of the text, which readers see too.
+/// JSON that keeps the order of its fields, because readers of the samples see it.
 enum Node {
     /// A string with its quotes, a number, or a word.
     Scalar(String),
@@ -279,7 +280,7 @@ impl Node {
         }
     }
 
-    /// On one line if it is short, otherwise one line for each item.
+    /// Writes the value on one line if it is short, and otherwise with one line for each item.
     fn written(&self, indent: usize, width: usize) -> String {
         let flat = self.flat();
         if indent + flat.len() <= width {
@@ -326,7 +327,7 @@ impl Items {
         Items { end, is_first: true }
     }
 
-    /// Goes on to the next item, or past the end.
+    /// Continues to the next item. Returns false at the end.
     fn next(&mut self, rest: &mut &str) -> bool {
         *rest = rest.trim_start();
         if let Some(behind) = rest.strip_prefix(self.end) {

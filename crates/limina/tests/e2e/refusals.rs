@@ -1,4 +1,4 @@
-//! `GET /v1/refusals/stream`: what is being refused, in all namespaces or in one.
+//! `GET /v1/refusals/stream`: the requests that are refused, in all namespaces or in one.
 
 use serde_json::{Value, json};
 
@@ -24,12 +24,12 @@ fn fields(mut refused: Value) -> Value {
 }
 
 #[test]
-fn each_family_is_heard_of_and_a_namespace_has_its_own() {
+fn all_families_are_in_the_stream_and_a_namespace_has_its_own() {
     let server = Server::fresh();
     let ledger = server.ledger_of("a%2Fb");
     ledger.create_with_ceiling("daily", 5);
     ledger.hold("op", &[("daily", 6)]).refused(409, "LimitExceeded");
-    // What was refused before comes first.
+    // Earlier refusals come first.
     let mut all = Sse::open(&server, "/v1/refusals/stream", None);
     let mut of_one = Sse::open(&server, "/v1/ns/a%2Fb/refusals/stream", None);
     let first = json!({"namespace": "a/b", "family": "ledger", "code": "LimitExceeded", "limit_name": "daily",
@@ -56,7 +56,7 @@ fn each_family_is_heard_of_and_a_namespace_has_its_own() {
         json!({"namespace": "default", "family": "events", "code": "EventConflict", "stream": "mails"});
     assert_eq!(fields(next(&mut all)), expected);
 
-    // The other namespaces were not heard of here.
+    // This stream has no refusals of other namespaces.
     ledger.commit_all("op").refused(404, "OperationNotFound");
     let expected =
         json!({"namespace": "a/b", "family": "ledger", "code": "OperationNotFound", "operation_id": "op"});

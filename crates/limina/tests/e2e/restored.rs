@@ -1,4 +1,5 @@
-//! `limina mark-restored`: after the restore of an older copy, nothing is given out that was given out after the copy.
+//! `limina mark-restored`: when an older copy was restored, no position or token from after the copy is given out
+//! again.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -26,7 +27,7 @@ pub(crate) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The tokens of a lock that is granted three times.
+/// Acquires a lock three times, and returns the tokens.
 fn three_tokens(server: &Server) -> Vec<u64> {
     let locks = server.locks_of("shop");
     let grant = |_| {
@@ -50,7 +51,7 @@ fn a_marked_copy_never_repeats_a_fencing_token() {
     says(&ends(&mark(server.data()), 1), &["is in use by another limina process"]);
     server.stop();
 
-    // An older copy that nobody marks repeats tokens, which nothing in it can show.
+    // An older copy that was not marked repeats tokens, because nothing in it shows that it is old.
     let said = ends(&mark(&backup), 0);
     says(&said, &["limina: marked as restored", &JUMP.to_string()]);
     says(&ends(&verify(&backup), 0), &["is sound"]);
@@ -58,12 +59,12 @@ fn a_marked_copy_never_repeats_a_fencing_token() {
     says(&restored.log(), &["the shard was restored from an older state"]);
     let after = three_tokens(&restored);
     assert!(after[0] > JUMP && after[0] > lost[2] && lost[0] > before[2], "{before:?} {lost:?} {after:?}");
-    // The jump is made once.
+    // The positions jump once, not at every start.
     restored.crash_and_restart();
     let later = three_tokens(&restored);
     assert!(later[0] > after[2] && later[2] < 2 * JUMP, "{after:?} {later:?}");
     restored.stop();
-    // Each run is one more jump.
+    // Each run of `mark-restored` adds one more jump.
     ends(&mark(&backup), 0);
     ends(&mark(&backup), 0);
     restored.start_again();

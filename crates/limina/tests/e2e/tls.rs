@@ -1,4 +1,4 @@
-//! TLS for clients, with the certificates in files: curl speaks with the server, and the files change while it runs.
+//! TLS for clients, with certificates from files: curl is the client, and the files change while the server runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::{Process, Server, eventually, limina};
 
-/// A directory with a certificate, which is its own authority, and its key.
+/// A directory with a self-signed certificate and its key.
 struct Home(TempDir);
 
 impl Home {
@@ -56,7 +56,7 @@ impl Home {
         Server::start_with(self.path("data"), &flags)
     }
 
-    /// What `limina serve` says, which must end with status 1.
+    /// Requires that `limina serve` ends with status 1. Returns its message.
     #[track_caller]
     fn fails_to_serve(&self) -> String {
         let mut command = limina();
@@ -68,7 +68,8 @@ impl Home {
     }
 }
 
-/// Asks with curl, which trusts the certificate in this file and no other. Returns the version of HTTP and the status.
+/// Sends a request with curl, which trusts only the certificate in this file. Returns the version of HTTP and the
+/// status.
 fn curl(server: &Server, trusted: &str, args: &[&str]) -> Output {
     curl_at(server, trusted, "/v1/ledger/limits", args)
 }
@@ -97,7 +98,7 @@ fn curl_speaks_both_versions_over_tls() {
         let answer = curl(&server, trusted, &[flag]);
         assert_eq!(text(&answer), expect, "{flag}: {}", String::from_utf8_lossy(&answer.stderr));
     }
-    // A call of gRPC: the health of Envoy's rate limit service.
+    // A gRPC request: the health of Envoy's rate limit service.
     fs::write(home.path("call"), [0; 5]).expect("a file");
     let call = format!("@{}", home.path("call").display());
     let grpc = ["--http2", "--header", "content-type: application/grpc", "--data-binary", &call];
@@ -107,7 +108,7 @@ fn curl_speaks_both_versions_over_tls() {
 }
 
 #[test]
-fn certificates_are_loaded_again_and_a_broken_file_changes_nothing() {
+fn changed_certificates_are_loaded_and_broken_files_ignored() {
     let home = Home::new();
     let mut server = home.serve();
     let trust = |name: &str, pem: &str| {
@@ -119,7 +120,7 @@ fn certificates_are_loaded_again_and_a_broken_file_changes_nothing() {
     let logs = |words: &str| eventually(|| server.log().contains(words).then_some(())).is_some();
     assert!(is_served(&old));
 
-    // The certificate alone: its key is missing.
+    // Only the certificate is replaced, and its key is missing.
     let [cert, key] = Home::certificate(|_| ());
     home.replace("cert.pem", &cert);
     assert!(logs("is not that of the certificate in"), "{}", server.log());
@@ -135,7 +136,7 @@ fn certificates_are_loaded_again_and_a_broken_file_changes_nothing() {
 }
 
 #[test]
-fn a_server_does_not_start_with_a_certificate_that_clients_would_refuse() {
+fn an_expired_certificate_prevents_the_start() {
     let home = Home::new();
     home.write(&Home::certificate(|params| params.not_after = date_time_ymd(2020, 2, 3)));
     let log = home.fails_to_serve();

@@ -1,4 +1,4 @@
-//! `limina verify`: what it says of a directory at rest, and how it ends.
+//! `limina verify`: its report on a directory that is not in use, and its exit status.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -13,10 +13,11 @@ use crate::restored::copy;
 
 const FLAGS: [&str; 6] = ["--journal-segment-mib", "1", "--journal-mib", "2", "--checkpoint-mib", "1"];
 
-/// Where the frames of a segment begin, with 64 shards.
+/// The offset of the first frame in a segment of a store with 64 shards.
 const FIRST_FRAME: usize = 8192;
 
-/// A directory with some of everything: in the table, in the journal alone, committed, held, of two namespaces.
+/// A directory with records in the table, and others only in the journal; with committed and held amounts, in two
+/// namespaces.
 #[track_caller]
 fn filled(home: &TempDir) -> Server {
     let mut server = Server::start_with(home.path().join("data"), &FLAGS);
@@ -36,7 +37,7 @@ pub(crate) fn verify(directory: &Path) -> Output {
     limina().arg("verify").arg(directory).stdin(Stdio::null()).output().expect("limina runs")
 }
 
-/// What it said on both channels; it must not have panicked, and must have ended with this status.
+/// Requires this exit status, and no panic. Returns standard output and standard error.
 #[track_caller]
 pub(crate) fn ends(output: &Output, code: i32) -> String {
     let said = [&output.stdout[..], &output.stderr[..]].concat();
@@ -64,13 +65,13 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Every file but the lock, which bears the pid of whoever looked last.
+/// Every file except the lock file, which contains the process id of the last user.
 pub(crate) fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let all = files(directory).into_iter().filter(|path| path != &directory.join("LOCK"));
     all.map(|path| (path.clone(), std::fs::read(path).expect("a file"))).collect()
 }
 
-/// The longest file whose path holds these words.
+/// The longest file whose path contains these words.
 #[track_caller]
 fn longest(directory: &Path, words: &str) -> PathBuf {
     let matching = files(directory).into_iter().filter(|path| path.to_string_lossy().contains(words));
@@ -84,7 +85,7 @@ pub(crate) fn flip(path: &Path, offset: usize) {
 }
 
 #[test]
-fn a_sound_directory_is_sound_and_damage_is_named() {
+fn verify_accepts_a_sound_directory_and_names_damage() {
     let home = TempDir::new().expect("a directory");
     let mut server = filled(&home);
     let data = server.data().to_path_buf();
@@ -108,7 +109,7 @@ fn a_sound_directory_is_sound_and_damage_is_named() {
     );
     flip(&table, middle);
 
-    // The number of the oldest segment's first frame.
+    // The number of the first frame of the oldest segment.
     let segment = files(&data.join("journal")).into_iter().next().expect("a segment");
     flip(&segment, FIRST_FRAME + 16);
     flip(&table, middle);
@@ -117,15 +118,15 @@ fn a_sound_directory_is_sound_and_damage_is_named() {
     flip(&segment, FIRST_FRAME + 16);
     flip(&table, middle);
 
-    // Looking did no harm.
+    // The check has not changed anything.
     assert!(contents(&data) == before, "verify changed something");
     server.start_again();
     server.ledger().values(&["a", "b"]).ok().value("a", 1, 15_999).value("b", 2, 31_998);
 }
 
-/// A server that was killed leaves a directory that needs nothing.
+/// The directory of a server that was killed has no problems.
 #[test]
-fn after_a_crash_it_is_sound() {
+fn a_directory_is_sound_after_a_crash() {
     let mut server = Server::fresh();
     server.ledger().create("a");
     for n in 0..20 {
@@ -135,9 +136,9 @@ fn after_a_crash_it_is_sound() {
     says(&ends(&verify(server.data()), 0), &["is sound", "1 ledger limits"]);
 }
 
-/// Another format is no damage, and parts that do not belong together are refused with the words of the server.
+/// Another format is not reported as damage. Parts that do not belong together are refused with the server's message.
 #[test]
-fn another_format_and_parts_of_another_age_are_refused_but_are_no_damage() {
+fn other_formats_and_mismatched_parts_are_not_damage() {
     let home = TempDir::new().expect("a directory");
     let mut server = filled(&home);
     let data = server.data().to_path_buf();
@@ -164,7 +165,7 @@ fn another_format_and_parts_of_another_age_are_refused_but_are_no_damage() {
         &["has format version 4", "cannot be used as it is"],
     );
 
-    // The records of an earlier time, with everything else of now.
+    // Older records together with newer other parts.
     let older = home.path().join("older");
     copy(&data.join("table/keyspaces/1"), &older);
     server.start_again();
@@ -187,7 +188,7 @@ fn another_format_and_parts_of_another_age_are_refused_but_are_no_damage() {
 }
 
 #[test]
-fn a_directory_in_use_is_left_alone() {
+fn verify_refuses_a_directory_in_use() {
     let mut server = Server::fresh();
     let said = ends(&verify(server.data()), 1);
     says(&said, &["limina: data directory", "is in use by another limina process (pid"]);
@@ -197,7 +198,7 @@ fn a_directory_in_use_is_left_alone() {
 }
 
 #[test]
-fn what_is_no_data_directory_is_not_made_one() {
+fn verify_creates_no_data_directory() {
     let home = TempDir::new().expect("a directory");
     let missing = home.path().join("missing");
     says(
@@ -213,9 +214,9 @@ fn what_is_no_data_directory_is_not_made_one() {
     says(&ends(&none, 2), &["<DIR>"]);
 }
 
-/// Where nobody reads what it says, the status still tells.
+/// If standard output and standard error are closed, the exit status still shows the result.
 #[test]
-fn a_closed_pipe_is_no_panic() {
+fn a_closed_pipe_causes_no_panic() {
     let mut server = Server::fresh();
     server.stop();
     let status = |data: &Path| {

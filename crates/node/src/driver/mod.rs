@@ -254,7 +254,7 @@ impl<J: Journal, T: Table> Driver<J, T> {
             let do_sweeps_wait = self.update_permissions(polled_at);
             let is_unfinished = self.poll(now, &mut clock);
             if is_closed && self.opening.is_none() && self.shard.is_idle() {
-                // The next owner's time goes on from this clock, even if shard time stood here.
+                // The next owner continues shard time from this clock, even if shard time stood still here.
                 self.shard.handle_serving(now);
                 if self.shard.flush_relaxed() {
                     continue;
@@ -314,8 +314,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
         clock
     }
 
-    /// The clock of a shard that another node handed over. It goes on from that node's time, plus what has passed here since
-    /// this node learned of it.
+    /// The clock of a shard that another node handed over. It continues from that node's time, plus the time that has
+    /// passed since this node learned of it.
     fn continue_clock(&self, stored: Time, handed: HandedTime) -> ShardClock {
         let reading = self.clocks.read();
         let since = reading.monotonic.saturating_sub(handed.monotonic) / 1000;
@@ -350,7 +350,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
         now
     }
 
-    /// Shard time stands while clients do not reach this process, and while the store is away. Returns whether it goes on.
+    /// Stops shard time while clients do not reach this process, and while the store is away. Returns whether time
+    /// continues.
     fn follow_reachable(&mut self, was_reachable: bool, signals: &mut ControlSignals, now: Time) -> bool {
         let is_reachable = signals.is_serving() && !signals.is_store_away();
         match (was_reachable, is_reachable) {

@@ -69,8 +69,8 @@ impl<J: Journal, T: Table> Driver<J, T> {
             fetch_seconds.observe(begin.elapsed().as_secs_f64());
             answers
         });
-        // Most look-ups are answered from memory. Then the shard goes on at once. Otherwise the driver's loop polls this again, with
-        // the waker of its task.
+        // Most look-ups are answered from memory. Then the shard continues at once. Otherwise the driver's loop polls
+        // this future again, with the waker of its task.
         match fetching.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answers) => self.shard.handle_fetched(answers),
             Poll::Pending => self.fetching = Some(fetching),

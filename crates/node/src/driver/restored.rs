@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lost_is_counted_and_some_of_it_is_named() {
+    fn lost_positions_are_counted_and_some_are_named() {
         let positions = |ranges: &[(&str, u64)]| -> Positions {
             ranges.iter().map(|(name, last)| (Name::new(name).expect("a name"), Position(*last))).collect()
         };

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_expires_once_for_each_time_that_was_set() {
+    async fn expires_once_for_each_time_that_was_set() {
         let mut wake_timer = WakeTimer::default();
         assert_eq!(waited(&mut wake_timer).await, None, "it was not set");
         wake_timer.set(after(5));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_put_forward_and_not_back() {
+    async fn can_be_set_earlier_but_not_later() {
         let mut wake_timer = WakeTimer::default();
         wake_timer.set(after(20));
         wake_timer.set(after(10));
@@ -82,7 +82,7 @@ mod tests {
 
     /// A branch of a `select!` is dropped and polled anew in each turn.
     #[tokio::test(start_paused = true)]
-    async fn it_stays_set_if_nobody_waits() {
+    async fn stays_set_while_no_task_waits() {
         let mut wake_timer = WakeTimer::default();
         wake_timer.set(after(10));
         assert!(timeout(Duration::from_secs(3), wake_timer.expired()).await.is_err());

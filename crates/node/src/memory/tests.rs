@@ -1,3 +1,5 @@
+//! Reservations up to each threshold, what requests may add to the memory, and shares of the budget.
+
 use super::*;
 use limina_engine::{
     Command, Millis, Name, Page,

@@ -1,4 +1,4 @@
-//! Decisions.
+//! Metrics of decisions: how many are open, and how many expired.
 
 use super::instruments::replace;
 use limina_engine::Sizes;

@@ -1,4 +1,4 @@
-//! Streams of events.
+//! Metrics of streams of events: how many exist.
 
 use super::instruments::replace;
 use limina_engine::Sizes;

@@ -1,4 +1,4 @@
-//! How the subjects measure.
+//! Histograms and gauges that the files of several subjects create in the same way.
 
 use prometheus_client::metrics::{
     gauge::Gauge,

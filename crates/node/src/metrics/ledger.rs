@@ -1,4 +1,4 @@
-//! The ledger.
+//! Metrics of the ledger: limits, and holds that expired.
 
 use super::instruments::replace;
 use limina_engine::Sizes;

@@ -1,4 +1,4 @@
-//! The limiter.
+//! Metrics of the limiter: rules, groups, counters and leases.
 
 use super::{instruments::replace, rule_checks::RuleChecks};
 use limina_engine::Sizes;

@@ -1,4 +1,4 @@
-//! Locks.
+//! Metrics of locks: how many are held or waited for.
 
 use super::instruments::replace;
 use limina_engine::Sizes;

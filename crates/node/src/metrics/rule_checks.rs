@@ -23,18 +23,18 @@ pub(crate) struct RuleChecks {
     family: Family<Labels, Counter>,
     unmatched: UnmatchedChecks,
     /// The counters by namespace and rule, so that counting a check allocates no labels.
-    known: Arc<RwLock<Known>>,
+    known: Arc<RwLock<KnownCounters>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownCounters {
     rules: HashMap<Name, HashMap<Name, Results>>,
     count: usize,
     /// The counters that all rules beyond [`MAX_NAMED`] share. None until there is such a rule.
     others: Option<Results>,
 }
 
-impl Known {
+impl KnownCounters {
     fn of<'k>(&'k self, namespace: &Name) -> KnownRules<'k> {
         KnownRules { rules: self.rules.get(namespace), others: self.others.as_ref() }
     }
@@ -249,11 +249,11 @@ impl RuleChecks {
         }
     }
 
-    fn known(&self) -> RwLockReadGuard<'_, Known> {
+    fn known(&self) -> RwLockReadGuard<'_, KnownCounters> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates the counters of a rule, unless somebody else just has.
+    /// Creates the counters of a rule, unless another thread just has.
     fn add(&self, namespace: &Name, rule: &Name) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         if known.of(namespace).results_of(rule).is_some() {

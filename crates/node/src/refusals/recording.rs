@@ -32,7 +32,7 @@ enum Details {
 }
 
 impl RefusalSubject {
-    /// None for a request that only reads, or tries without taking anything: nobody is refused by it.
+    /// `None` for a request that only reads, or that is a dry run: these are not recorded as refusals.
     pub(crate) fn of(request: &Request) -> Option<RefusalSubject> {
         if !request.is_write() {
             return None;

@@ -1,3 +1,5 @@
+//! The ring of refusals and its listeners, and what is recorded of a refused request.
+
 use super::*;
 use crate::{Budget, Metrics, Node, NodeOptions, Service};
 use limina_engine::{
@@ -71,7 +73,7 @@ fn the_ring_is_read_in_pages_and_keeps_the_latest() {
 }
 
 #[test]
-fn large_refusals_are_fewer() {
+fn the_ring_keeps_fewer_large_refusals() {
     let refusals = Refusals::default();
     for time in 0..1_000 {
         let mut large = refused(time, "n", 0);
@@ -188,7 +190,7 @@ fn each_family_says_what_refused_whom() {
         Outcome::Ledger(Err(not_found.clone())),
         &["ledger OperationNotFound op"],
     );
-    // Nobody is refused by a read.
+    // A read is never a refusal.
     check(ledger(ledger::Command::GetOperation(name("op"))), Outcome::Ledger(Err(not_found)), &[]);
 
     let limiter = Command::Limiter;
@@ -226,7 +228,7 @@ fn each_family_says_what_refused_whom() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_gets_the_ring_first_and_then_what_happens() {
+async fn a_listener_gets_the_ring_first_and_then_new_refusals() {
     let service = Service::new(Metrics::new());
     for time in 0..1_500 {
         service.refusals().push(refused(time, if time % 2 == 0 { "even" } else { "odd" }, 0));

@@ -44,7 +44,7 @@ impl TakeBackOnDrop<'_> {
 
 impl Drop for TakeBackOnDrop<'_> {
     fn drop(&mut self) {
-        // Without a runtime the process is ending, and serves nobody.
+        // Without a runtime the process is ending, and serves no clients.
         if let Some(request) = self.cancellation.take()
             && let Ok(runtime) = Handle::try_current()
         {

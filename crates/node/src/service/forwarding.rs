@@ -62,7 +62,7 @@ impl Service {
                 }
                 Err(error) => return Err(self.reason(error, is_write)),
             };
-            // The last node of a cluster has given its shards away, and nobody takes them.
+            // The last node of a cluster has given its shards away, and no other node takes them.
             if self.is_leaving() && !others.has_successor() {
                 return Err(Unavailable::ShuttingDown);
             }

@@ -55,7 +55,7 @@ impl From<Overloaded> for Unavailable {
 
 impl From<MemoryFull> for Unavailable {
     fn from(MemoryFull: MemoryFull) -> Unavailable {
-        // Nobody can know when memory is freed.
+        // It is not known when memory will be freed.
         Unavailable::Overloaded { retry_after_ms: 1_000 }
     }
 }

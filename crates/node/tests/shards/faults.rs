@@ -70,7 +70,7 @@ async fn a_failed_append_makes_the_shard_open_again() {
 /// Whatever the store says about its room: a shard on a full disk rejects writes, serves reads, tries due work again only
 /// now and then, and goes on when there is room.
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_is_no_busy_loop() {
+async fn a_full_disk_causes_no_busy_loop() {
     // A write finds no room before anything is decided, or its append fails.
     full_disk(FreeSpace::Reserve).await;
     full_disk(FreeSpace::Ample).await;

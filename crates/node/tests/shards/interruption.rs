@@ -39,13 +39,14 @@ async fn left(service: &Service, namespace: &Name) -> Option<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_has_its_full_ttl_after_the_process_stood_still() {
+async fn locks_have_their_full_ttl_after_the_process_stood_still() {
     let (service, node) = start(&memory(), NodeOptions::default()).await;
     let namespaces = [namespace_in(ShardId(0)), namespace_in(ShardId(1))];
     for namespace in &namespaces {
         acquire(&service, namespace).await;
     }
-    // Whatever is due when the process goes on runs in any order: the timer of the lock, the task that notices the interruption, requests.
+    // When the process continues, the timer of the lock, the task that notices the interruption, and the requests run
+    // in any order.
     for pause in [1_100, 10_000, 60_000] {
         tokio::time::advance(Duration::from_millis(pause)).await;
         for namespace in &namespaces {

@@ -1,4 +1,4 @@
-//! A store that fails on demand and counts what it is asked.
+//! A store that fails on demand and counts its calls.
 
 use bytes::Bytes;
 use limina_store::{

@@ -86,7 +86,7 @@ fn an_unfinished_request_stays_first_in_its_namespace() {
 
 /// A namespace pays for what its request turned out to be, while others wait.
 #[test]
-fn work_that_nobody_foresaw_is_paid_later() {
+fn unforeseen_work_is_paid_later() {
     let mut queue = queue(&[("a1", 10), ("b1", 100)]);
     let one = RoundSize { requests: 1, work: usize::MAX };
     assert_eq!(take(&mut queue, one), ["a1"]);
@@ -115,7 +115,7 @@ fn a_namespace_that_is_alone_owes_nothing() {
 }
 
 #[test]
-fn what_was_not_begun_is_put_back_and_not_paid() {
+fn requests_that_are_put_back_pay_nothing() {
     let mut queue = queue(&[("a1", 60), ("a2", 60), ("b1", 60), ("b2", 60)]);
     let two = RoundSize { requests: 2, work: usize::MAX };
     assert_eq!(take(&mut queue, two), ["a1", "a2"]);
@@ -127,7 +127,7 @@ fn what_was_not_begun_is_put_back_and_not_paid() {
 }
 
 #[test]
-fn a_round_has_its_size_and_a_large_request_gets_its_own() {
+fn rounds_are_bounded_and_a_large_request_gets_its_own() {
     let requests = [("a1", 40), ("a2", 70), ("a3", 5_000), ("a4", 1), ("a5", 1)];
     let check = |requests_each, work, expect: &[&[&str]]| {
         let mut queue = queue(&requests);
@@ -142,7 +142,7 @@ fn a_round_has_its_size_and_a_large_request_gets_its_own() {
 }
 
 #[test]
-fn what_is_dropped_pays_nothing_and_a_round_may_end_before_a_request() {
+fn dropped_requests_pay_nothing_and_a_verdict_can_end_a_round() {
     let mut queue = queue(&[("a1", 100), ("a2", 100), ("a3", 100), ("b1", 1)]);
     let taken = queue.take(ALL, |item| match *item {
         "a1" | "a2" => Verdict::Drop,
@@ -158,7 +158,7 @@ fn what_is_dropped_pays_nothing_and_a_round_may_end_before_a_request() {
 }
 
 #[test]
-fn what_was_taken_is_removed_alone() {
+fn requests_that_were_taken_can_be_removed_alone() {
     let mut queue = queue(&[("a1", 1), ("a2", 1), ("a3", 1), ("b1", 1), ("c1", 1)]);
     assert_eq!(take(&mut queue, RoundSize { requests: 4, work: usize::MAX }), ["a1", "a2", "a3", "b1"]);
     for item in ["b1", "a2", "a1"] {

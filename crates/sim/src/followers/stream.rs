@@ -36,13 +36,13 @@ pub(super) struct Topic {
     pub(super) compares: bool,
     /// At the node that does not own the shard: how the owner reads the stream for it, and what is in transit.
     pub(super) feed: Option<StreamReader>,
-    pub(super) wire: VecDeque<Fed>,
+    pub(super) wire: VecDeque<FeedMessage>,
     /// The connection delivers nothing for now.
     pub(super) is_stuck: bool,
 }
 
 #[derive(Debug)]
-pub(super) enum Fed {
+pub(super) enum FeedMessage {
     Update(StreamUpdate),
     NoStream,
 }
@@ -82,7 +82,7 @@ impl Stream {
         }
         let other = &mut self.nodes[1 - node];
         if other.feed.take().is_some() {
-            other.wire.push_back(Fed::NoStream);
+            other.wire.push_back(FeedMessage::NoStream);
         }
     }
 
@@ -145,7 +145,8 @@ impl Stream {
             match feed.next(&source.ring, &self.name) {
                 Next::Ask(question) => asked.push(question),
                 Next::Take(messages) => {
-                    fed.wire.extend(messages.iter().map(|message| Fed::Update(message.update.clone())));
+                    fed.wire
+                        .extend(messages.iter().map(|message| FeedMessage::Update(message.update.clone())));
                 }
                 Next::Nothing => {}
             }
@@ -157,9 +158,9 @@ impl Stream {
         };
         for _ in 0..arriving {
             match fed.wire.pop_front() {
-                Some(Fed::Update(StreamUpdate::Change(change))) => fed.ring.push_change(change),
-                Some(Fed::Update(StreamUpdate::KeyFrame(frame))) => fed.ring.push_key_frame(frame),
-                Some(Fed::NoStream) => return self.deleted(1 - owner),
+                Some(FeedMessage::Update(StreamUpdate::Change(change))) => fed.ring.push_change(change),
+                Some(FeedMessage::Update(StreamUpdate::KeyFrame(frame))) => fed.ring.push_key_frame(frame),
+                Some(FeedMessage::NoStream) => return self.deleted(1 - owner),
                 None => break,
             }
         }
@@ -191,7 +192,7 @@ impl Stream {
         self.compared(owner, question, answer, counts);
         if is_gone && self.nodes[1 - owner].feed.as_ref().is_some_and(|feed| feed.asked(question)) {
             self.nodes[1 - owner].feed = None;
-            self.nodes[1 - owner].wire.push_back(Fed::NoStream);
+            self.nodes[1 - owner].wire.push_back(FeedMessage::NoStream);
         }
         let [first, second] = &mut self.nodes;
         let (source, fed) = if owner == 0 { (first, second) } else { (second, first) };

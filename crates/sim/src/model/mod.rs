@@ -33,7 +33,7 @@ use limina_engine::{
     Command, Name, Outcome, Page, Position, Request, Time, ledger as engine_ledger, outcome::NamespaceInfo,
 };
 use namespace::Namespace;
-use order::{Done, Mark, Order, expect};
+use order::{CreationPosition, Done, Order, expect};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The state of a shard.

@@ -33,15 +33,15 @@ impl Order {
 
 /// The position at which something was created. It is known once an answer has shown it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Mark {
+pub(super) struct CreationPosition {
     pub(super) after: u64,
     pub(super) known: Option<u64>,
 }
 
-impl Mark {
+impl CreationPosition {
     /// The mark of something that is created now.
-    pub(super) fn after(order: Order) -> Mark {
-        Mark { after: order.position, known: None }
+    pub(super) fn after(order: Order) -> CreationPosition {
+        CreationPosition { after: order.position, known: None }
     }
 
     /// The position that an answer must show, given the one that it shows.

@@ -1,4 +1,4 @@
-//! Pages of lists.
+//! Computes the page of a list that an answer must show.
 
 use limina_engine::{Listed, Page};
 

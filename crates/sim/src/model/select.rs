@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 /// What is known of a key.
 #[derive(Clone, Copy)]
-enum Seen<'a> {
+enum KeyState<'a> {
     Absent,
     Value(ValueRef<'a>),
     /// The key exists; there is no value to compare.
@@ -17,17 +17,17 @@ enum Seen<'a> {
 }
 
 pub(super) fn selects(selection: &Selection, key_values: &KeyValues) -> bool {
-    all_hold(selection, &|key| value(key_values, key).map_or(Seen::Absent, Seen::Value))
+    all_hold(selection, &|key| value(key_values, key).map_or(KeyState::Absent, KeyState::Value))
 }
 
 pub(super) fn finds(query: &Query, key_values: &KeyValues) -> bool {
-    let see = |key: &str| value(key_values, key).map_or(Seen::Absent, Seen::Value);
+    let see = |key: &str| value(key_values, key).map_or(KeyState::Absent, KeyState::Value);
     holds(query, key_values.iter().count(), &see)
 }
 
 /// For a rule, of which only the keys are compared.
 pub(super) fn finds_keys(query: &Query, keys: &[Box<str>]) -> bool {
-    let see = |key: &str| if keys.iter().any(|k| **k == *key) { Seen::Key } else { Seen::Absent };
+    let see = |key: &str| if keys.iter().any(|k| **k == *key) { KeyState::Key } else { KeyState::Absent };
     holds(query, keys.len(), &see)
 }
 
@@ -46,7 +46,7 @@ fn value<'a>(key_values: &'a KeyValues, key: &str) -> Option<ValueRef<'a>> {
     key_values.iter().find(|pair| pair.key == key).map(|pair| pair.value)
 }
 
-fn holds<'a>(query: &Query, keys: usize, see: &dyn Fn(&str) -> Seen<'a>) -> bool {
+fn holds<'a>(query: &Query, keys: usize, see: &dyn Fn(&str) -> KeyState<'a>) -> bool {
     let within = query.min_keys().unwrap_or(0)..=query.max_keys().unwrap_or(usize::MAX);
     all_hold(query.selection(), see)
         && within.contains(&keys)
@@ -54,16 +54,16 @@ fn holds<'a>(query: &Query, keys: usize, see: &dyn Fn(&str) -> Seen<'a>) -> bool
         && query.all().iter().all(|part| holds(part, keys, see))
 }
 
-fn all_hold<'a>(selection: &Selection, see: &dyn Fn(&str) -> Seen<'a>) -> bool {
+fn all_hold<'a>(selection: &Selection, see: &dyn Fn(&str) -> KeyState<'a>) -> bool {
     selection.conditions().all(|(key, tests)| tests.iter().all(|test| is_met(test, see(key))))
 }
 
-fn is_met(test: &Test, seen: Seen<'_>) -> bool {
+fn is_met(test: &Test, seen: KeyState<'_>) -> bool {
     let value = match (test, seen) {
-        (Test::Exists(wanted), Seen::Absent) => return !wanted,
+        (Test::Exists(wanted), KeyState::Absent) => return !wanted,
         (Test::Exists(wanted), _) => return *wanted,
-        (_, Seen::Absent | Seen::Key) => return false,
-        (_, Seen::Value(value)) => value,
+        (_, KeyState::Absent | KeyState::Key) => return false,
+        (_, KeyState::Value(value)) => value,
     };
     let is = |other: &OwnedValue| value == other.as_ref();
     let order = |other: &OwnedValue| compare(value, other.as_ref());

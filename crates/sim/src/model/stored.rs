@@ -94,8 +94,9 @@ impl Model {
     /// Finds out which relaxed checks the windows have kept.
     fn settle_windows(&mut self, persisted: Time, ask: &mut Ask<'_>) -> Result<(), String> {
         let namespaces = || self.namespaces.iter();
-        let mut unsure: Vec<_> =
-            namespaces().map(|(name, of)| (name.clone(), of.limiter.unsure(persisted.0))).collect();
+        let mut unsure: Vec<_> = namespaces()
+            .map(|(name, of)| (name.clone(), of.limiter.uncertain_windows(persisted.0)))
+            .collect();
         let times = unsure
             .iter()
             .flat_map(|(name, windows)| windows.times(&self.namespaces[name].limiter, persisted.0));

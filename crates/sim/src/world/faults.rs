@@ -8,7 +8,7 @@ use limina_store::{AppendError, Batch};
 use std::sync::Arc;
 
 impl World {
-    pub(super) fn misfortune(&mut self) -> Result<(), String> {
+    pub(super) fn inject_fault(&mut self) -> Result<(), String> {
         match self.random.below(13) {
             0 | 1 => self.crash()?,
             2 => self.fault(AppendFault::NotDone),

@@ -1,4 +1,4 @@
-//! Followers of streams.
+//! Lets the followers of streams act, and passes the shard's answers to them.
 
 use super::World;
 use limina_engine::{Command, Outcome, Request};

@@ -1,6 +1,6 @@
 //! Compares the answers with the model, in the order in which they were decided.
 
-use super::{Decided, World};
+use super::{ShardDecision, World};
 use crate::model::{self, Fate, is_batch};
 use limina_engine::ledger::Reply as LedgerReply;
 use limina_engine::{Outcome, Request, Time, decisions, ledger};
@@ -30,8 +30,10 @@ impl World {
                     }
                     (Some(decided), _) if decided == outcome => Ok(()),
                     (Some(decided), _) => Err(format!("{decided:?} was decided, not {outcome:?}")),
-                    (None, Some(at)) => self
-                        .decide(order, Decided { at, request, fate: Fate::Answered(outcome), is_told: true }),
+                    (None, Some(at)) => self.decide(
+                        order,
+                        ShardDecision { at, request, fate: Fate::Answered(outcome), is_told: true },
+                    ),
                     (None, None) => Err("an outcome that was not decided".into()),
                 }
             }
@@ -103,10 +105,10 @@ impl World {
     }
 
     pub(super) fn note(&mut self, order: u64, at: Time, request: Request, fate: Fate) -> Result<(), String> {
-        self.decide(order, Decided { at, request, fate, is_told: false })
+        self.decide(order, ShardDecision { at, request, fate, is_told: false })
     }
 
-    fn decide(&mut self, order: u64, decided: Decided) -> Result<(), String> {
+    fn decide(&mut self, order: u64, decided: ShardDecision) -> Result<(), String> {
         self.say(|| format!("{order}: {:?} -> {:?}", decided.request, decided.fate));
         if self.early.insert(order, decided).is_some() || order <= self.judged {
             return Err(format!("two decisions have the place {order}"));
@@ -125,7 +127,7 @@ impl World {
 
     /// A relaxed answer is known at once. It is judged when everything that was decided before it is known.
     pub(super) fn judge_in_order(&mut self) -> Result<(), String> {
-        while let Some(Decided { at, request, fate, is_told }) = self.early.remove(&(self.judged + 1)) {
+        while let Some(ShardDecision { at, request, fate, is_told }) = self.early.remove(&(self.judged + 1)) {
             self.judged += 1;
             let judged = self.judge.decided(at, &request, &fate);
             let is_relaxed = judged.map_err(|expected| difference(at, &request, &fate, &expected))?;

@@ -155,8 +155,8 @@ enum Event {
     Relief,
 }
 
-/// A decision of the shard.
-struct Decided {
+/// A decision of the shard, which the judge has not received yet.
+struct ShardDecision {
     at: Time,
     request: Request,
     fate: Fate,
@@ -194,7 +194,7 @@ struct World {
     /// The batches that have no answer.
     open_batches: Vec<Request>,
     /// Decisions that became known before earlier ones, by their order.
-    early: BTreeMap<u64, Decided>,
+    early: BTreeMap<u64, ShardDecision>,
     /// The number of this shard's decisions that the judge has received.
     judged: u64,
     /// Answers that are decided and wait for the disk, by the order of their decisions.
@@ -403,7 +403,7 @@ impl World {
                 self.checkpoint();
             }
             Event::Misfortune => {
-                self.misfortune()?;
+                self.inject_fault()?;
             }
             Event::Relief => {
                 self.memory.limit_space(None);

@@ -33,7 +33,7 @@ pub(crate) struct Step<W> {
 
 /// What most steps do.
 #[derive(Debug, Clone)]
-pub(crate) enum What {
+pub(crate) enum StepKind {
     Ask(Box<Request>),
     /// The batch ends, and is stored.
     Seal,
@@ -43,9 +43,9 @@ pub(crate) enum What {
     EndWaits,
 }
 
-impl What {
-    pub(crate) fn ask(request: Request) -> What {
-        What::Ask(Box::new(request))
+impl StepKind {
+    pub(crate) fn ask(request: Request) -> StepKind {
+        StepKind::Ask(Box::new(request))
     }
 }
 
@@ -251,14 +251,14 @@ impl Bench {
     }
 
     /// Does a step.
-    pub(crate) fn act(&mut self, what: &What) -> Result<(), String> {
+    pub(crate) fn act(&mut self, what: &StepKind) -> Result<(), String> {
         match what {
-            What::Ask(request) => {
+            StepKind::Ask(request) => {
                 self.ask(request)?;
             }
-            What::Seal => self.seal(),
-            What::Reopen => self.reopen()?,
-            What::EndWaits => self.end_waits()?,
+            StepKind::Seal => self.seal(),
+            StepKind::Reopen => self.reopen()?,
+            StepKind::EndWaits => self.end_waits()?,
         }
         Ok(())
     }
@@ -289,7 +289,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What the engine counts as it changes is what it has.
+    /// The sizes that the engine counts incrementally must equal a complete recount.
     fn check_usage(&self) -> Result<(), String> {
         let mut sum = 0;
         for name in self.engine.namespaces() {

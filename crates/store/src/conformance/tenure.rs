@@ -320,7 +320,7 @@ pub async fn leaving_frees(mut cluster: impl Cluster) {
 }
 
 /// A node that waits for changes is notified when a node joins, has prepared a shard, hands one over, or leaves.
-pub async fn changes_are_told(mut cluster: impl Cluster) {
+pub async fn nodes_are_notified_of_changes(mut cluster: impl Cluster) {
     let (a, b) = (cluster.node(A).await, cluster.node(B).await);
     let until = async |is_so: &dyn Fn(&View) -> bool| {
         while !is_so(&view(&*b).await) {

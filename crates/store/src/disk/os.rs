@@ -1,4 +1,4 @@
-//! A directory of the operating system.
+//! [`Disk`] over a directory of the operating system, for the embedded store.
 
 use super::{Disk, DiskFile};
 use std::{

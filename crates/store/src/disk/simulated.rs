@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_synced_survives_and_the_rest_may() {
+    fn synced_data_survives_and_other_data_may() {
         let synced = |disk: &SimulatedDisk| {
             let file = disk.create("f").expect("create");
             file.write_at(&[1; 2 * SECTOR], 0).expect("write");
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_after_a_failed_one_makes_nothing_of_before_durable() {
+    fn a_later_sync_does_not_repair_a_failed_one() {
         let lost = |disk: &SimulatedDisk| {
             let file = disk.create("f").expect("create");
             file.write_at(&[1; SECTOR], 0).expect("write");

@@ -1,9 +1,10 @@
-//! How many appends share a frame.
+//! Decides how many appends share a frame.
 //!
-//! A frame and its sync cost the processor about as much as several operations, however many appends are in it. On a fast disk a sync
-//! takes less time than the shards need to react to its end. If the next frame were written as soon as there is one append, two or
-//! three shards would share it, however many are busy. So a frame waits a moment until it has as many appends as the last two had on
-//! average. A client that is alone never waits. If fewer appends come than before, the frames shrink at once.
+//! A frame and its sync cost the processor about as much as several operations, however many appends are in it. On a
+//! fast disk a sync takes less time than the shards need to react to its end. If the next frame were written as soon as
+//! there is one append, two or three shards would share it, however many are busy. So a frame waits a moment until it
+//! has as many appends as the last two had on average. A client that is alone never waits. If fewer appends come than
+//! before, the frames shrink at once.
 
 /// Fewer appends than this are not worth waiting for.
 const FEW: usize = 3;

@@ -146,7 +146,7 @@ impl Embedded {
         match (table.keep_inventory(keeper), known) {
             (Ok(()), Some(_)) => {}
             (Ok(()), None) => meta.write(directory)?,
-            // The disk may be full. What is known of an existing table stays known.
+            // The disk may be full. An existing inventory of the table stays valid.
             (Err(error), Some(_)) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, "the inventory of the table could not be written");

@@ -25,19 +25,19 @@ pub struct Cluster {
 #[derive(Default)]
 struct State {
     now: Duration,
-    members: BTreeMap<NodeId, Known>,
+    members: BTreeMap<NodeId, NodeRow>,
     owners: Vec<Owner>,
-    told: BTreeMap<NodeId, Told>,
+    signals: BTreeMap<NodeId, ChangeSignals>,
 }
 
-/// What a node is notified of.
+/// Wakes a node that waits for changes, or for the end of its session.
 #[derive(Clone, Default)]
-struct Told {
+struct ChangeSignals {
     changed: Arc<Notify>,
     disconnected: Arc<Notify>,
 }
 
-struct Known {
+struct NodeRow {
     address: String,
     host: String,
     started_at: Duration,
@@ -62,7 +62,7 @@ struct HandedOverAt(u64, Duration);
 pub struct MemoryNode {
     cluster: Arc<Cluster>,
     me: NodeId,
-    told: Told,
+    signals: ChangeSignals,
 }
 
 impl Cluster {
@@ -75,8 +75,8 @@ impl Cluster {
 
     /// The store as this node uses it. Other nodes see the node after its first renewal.
     pub fn node(self: &Arc<Cluster>, me: NodeId) -> Arc<MemoryNode> {
-        let told = self.lock().told.entry(me).or_default().clone();
-        Arc::new(MemoryNode { cluster: self.clone(), me, told })
+        let signals = self.lock().signals.entry(me).or_default().clone();
+        Arc::new(MemoryNode { cluster: self.clone(), me, signals })
     }
 
     /// Ends the session of a node, as if the node's process had died or its connection had been reset. The node has a new
@@ -86,7 +86,7 @@ impl Cluster {
         if let Some(known) = state.members.get_mut(&node) {
             known.is_connected = false;
         }
-        state.told.entry(node).or_default().disconnected.notify_one();
+        state.signals.entry(node).or_default().disconnected.notify_one();
         state.tell(node);
     }
 
@@ -127,8 +127,8 @@ impl State {
 
     /// Notifies every node except `me` of a change.
     fn tell(&self, me: NodeId) {
-        for (_, told) in self.told.iter().filter(|(id, _)| **id != me) {
-            told.changed.notify_one();
+        for (_, signals) in self.signals.iter().filter(|(id, _)| **id != me) {
+            signals.changed.notify_one();
         }
     }
 
@@ -139,7 +139,7 @@ impl State {
         let owners = &self.owners;
         let owns = |id: NodeId| owners.iter().any(|owner| owner.node == Some(id));
         self.members.retain(|id, member| *id == me || member.expires_at + REMEMBERED >= now || owns(*id));
-        let is_occupied = |(id, member): (&NodeId, &Known)| {
+        let is_occupied = |(id, member): (&NodeId, &NodeRow)| {
             *id != me && member.address == address && member.expires_at > now
         };
         if self.members.iter().any(is_occupied) {
@@ -147,13 +147,21 @@ impl State {
         }
         self.members.retain(|id, member| *id == me || member.address != address);
         let known = self.members.get(&me);
-        let is_same = |known: &Known| known.is_leaving == is_leaving && known.prepared == prepared;
+        let is_same = |known: &NodeRow| known.is_leaving == is_leaving && known.prepared == prepared;
         let is_known = known.is_some_and(|known| is_same(known) && known.expires_at > now);
         let started_at = known.map_or(now, |known| known.started_at);
         let expires_at = now + tenure;
         let is_connected = true;
-        let known =
-            Known { address, host, started_at, is_leaving, expires_at, certificate, prepared, is_connected };
+        let known = NodeRow {
+            address,
+            host,
+            started_at,
+            is_leaving,
+            expires_at,
+            certificate,
+            prepared,
+            is_connected,
+        };
         self.members.insert(me, known);
         if !is_known {
             self.tell(me);
@@ -161,7 +169,7 @@ impl State {
     }
 
     fn members(&self) -> Vec<Member> {
-        let member = |(id, known): (&NodeId, &Known)| Member {
+        let member = |(id, known): (&NodeId, &NodeRow)| Member {
             id: *id,
             address: known.address.clone(),
             host: known.host.clone(),
@@ -258,11 +266,11 @@ impl Tenure for MemoryNode {
     }
 
     async fn disconnected(&self) {
-        self.told.disconnected.notified().await;
+        self.signals.disconnected.notified().await;
     }
 
     async fn changed(&self) {
-        self.told.changed.notified().await;
+        self.signals.changed.notified().await;
     }
 
     fn is_available(&self) -> bool {

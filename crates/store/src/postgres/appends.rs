@@ -7,7 +7,7 @@
 use super::{
     connections::APPEND_CONNECTIONS,
     errors::{ATTEMPTS, is_conflict, warning_received},
-    known::Known,
+    known::KnownShards,
     pool::{Pool, closed},
     queue::Queue,
     row::{from_node, from_shard, number, to_shard, unsigned},
@@ -63,7 +63,7 @@ struct Shared {
     answer: Duration,
     full_since: Mutex<Option<Instant>>,
     unreleased: Arc<Mutex<Unreleased>>,
-    known: Arc<Known>,
+    known: Arc<KnownShards>,
 }
 
 struct PendingAppend {
@@ -78,7 +78,7 @@ impl Appends {
         answer: Duration,
         me: NodeId,
         unreleased: &Arc<Mutex<Unreleased>>,
-        known: &Arc<Known>,
+        known: &Arc<KnownShards>,
     ) -> (Appends, Vec<JoinHandle<()>>) {
         let shared = Arc::new(Shared {
             queue: Queue::default(),

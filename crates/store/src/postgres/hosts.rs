@@ -1,4 +1,4 @@
-//! The servers that a URL names.
+//! Splits a URL that names several servers into one configuration for each.
 
 use crate::StoreError;
 use tokio_postgres::{Config, config::Host};

@@ -9,7 +9,7 @@ use std::{
 
 /// The newest state of each shard that this node has seen.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<BTreeMap<ShardId, KnownShard>>);
+pub(super) struct KnownShards(Mutex<BTreeMap<ShardId, KnownShard>>);
 
 /// The newest state of a shard that was seen.
 #[derive(Debug, Clone, Copy)]
@@ -20,7 +20,7 @@ pub(super) struct KnownShard {
     lost: Option<LostAppends>,
 }
 
-impl Known {
+impl KnownShards {
     /// The state of all shards that were seen. To be taken before the rows are read that are to be compared with it.
     pub(super) fn snapshot(&self) -> BTreeMap<ShardId, KnownShard> {
         self.lock().clone()
@@ -86,8 +86,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_lost_is_known_until_the_next_append() {
-        let (shard, known) = (ShardId(1), Known::default());
+    fn a_loss_is_known_until_the_next_append() {
+        let (shard, known) = (ShardId(1), KnownShards::default());
         let lost = |first, last| Some(LostAppends { first: Seq(first), last: Seq(last) });
         known.taken(shard, Epoch(1), Seq(4));
         assert_eq!(known.lost(shard), None);
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_next_owner_deals_with_a_loss_once() {
-        let (shard, known) = (ShardId(1), Known::default());
+        let (shard, known) = (ShardId(1), KnownShards::default());
         let check = |epoch, seq, expect| {
             let behind =
                 known.snapshot().get(&shard).is_some_and(|known| known.is_newer_than(Epoch(epoch), Seq(seq)));

@@ -1,7 +1,7 @@
 //! Renewals and the view of all nodes, by the database's clock.
 
 use super::{
-    known::Known,
+    known::KnownShards,
     pool::Pool,
     presence::has_ended,
     row::{from_node, from_shard, to_node, to_shard, unsigned},
@@ -70,7 +70,7 @@ pub(super) async fn renew(
     pool: &Pool,
     me: NodeId,
     announcement: Announcement,
-    known: &Known,
+    known: &KnownShards,
 ) -> Result<View, StoreError> {
     let Announcement { address, host, is_leaving, tenure, certificate, prepared } = announcement;
     let tenure = tenure.as_secs_f64();

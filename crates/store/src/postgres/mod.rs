@@ -55,7 +55,7 @@ use connections::{
     READ_CONNECTIONS, RENEW_CONNECTIONS,
 };
 use connector::Connector;
-use known::Known;
+use known::KnownShards;
 pub use loader::PostgresLoader;
 use lookups::LookUps;
 use pool::Pool;
@@ -94,7 +94,7 @@ pub struct Postgres {
     me: NodeId,
     sharding: Sharding,
     connector: Arc<Connector>,
-    known: Arc<Known>,
+    known: Arc<KnownShards>,
     tenures: Tenures,
     appends: Appends,
     confirms: Confirms,

@@ -33,11 +33,11 @@ struct Seen {
     renewals: u32,
 }
 
-/// A tenure that expires later than it can have been made to.
+/// A tenure that expires later than any renewal can have set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct TooLong {
     node: NodeId,
-    /// How long it may last from now on.
+    /// How long the tenure may last from now on.
     shortened: Duration,
     /// It is shortened only if it lasts longer than this.
     plausible: Duration,
@@ -120,7 +120,7 @@ mod tests {
         check(&alive, None);
         check(&[&alive[..], &[0, 5_000]].concat(), None);
         check(&[&alive[..], &[3_000, 123_000]].concat(), Some(4_990));
-        // As long as one does not know better.
+        // Until enough renewals were seen, the longest permitted tenure counts.
         check(&[1_000, 60_000], None);
         check(&[123_000], Some(60_000));
         check(&[1_000, 4_900], None);

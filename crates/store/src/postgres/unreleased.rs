@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_is_not_counted() {
+    fn released_appends_are_not_counted() {
         let (a, b, half) = (ShardId(1), ShardId(2), PIECE_BYTES as usize / 2);
         let mut unreleased = Unreleased::default();
         check(&unreleased, 0, &[]);

@@ -14,7 +14,7 @@ async fn renew(store: &Postgres) -> View {
     store.renew(announcement).await.expect("renew")
 }
 
-/// To the rows of the database it is the same whether the clock goes back or they go forward.
+/// Moving the times in the rows forward has the same effect as setting the database's clock back.
 #[tokio::test]
 async fn the_tenure_of_a_dead_node_lasts_no_longer_if_the_clock_is_set_back() {
     let url = new_database();

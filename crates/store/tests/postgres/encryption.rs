@@ -11,7 +11,7 @@ const MAKE_CERTIFICATE: &str = "COPY (SELECT 1) TO PROGRAM 'openssl req -x509 -n
     -keyout server.key -out server.crt && chmod 600 server.key'";
 
 #[tokio::test]
-async fn only_a_server_that_is_trusted_is_spoken_to() {
+async fn only_trusted_servers_are_used() {
     let server = PgServer::start().expect("PostgreSQL starts");
     let plain = server.url(&server.new_database().expect("a database"));
     let owner = client(&plain).await;

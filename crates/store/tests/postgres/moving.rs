@@ -42,7 +42,7 @@ fn refusal<T>(result: Result<T, StoreError>) -> String {
 }
 
 #[tokio::test]
-async fn a_snapshot_is_one_instant_and_the_owner_goes_on() {
+async fn a_snapshot_is_one_instant_and_the_owner_continues() {
     let url = new_database();
     let node = Arc::new(connect_as_owner(&url, 1).await.unwrap());
     let owner = open(&node).await;
@@ -62,7 +62,7 @@ async fn a_snapshot_is_one_instant_and_the_owner_goes_on() {
 }
 
 #[tokio::test]
-async fn what_was_filled_is_there_when_all_is() {
+async fn an_import_is_visible_only_when_complete() {
     let (url, long) = (new_database(), "x".repeat(5000));
     let long: &'static str = long.leak();
     for is_whole in [false, true] {
@@ -86,7 +86,7 @@ async fn what_was_filled_is_there_when_all_is() {
 }
 
 #[tokio::test]
-async fn a_database_that_a_node_uses_is_not_filled() {
+async fn an_import_into_a_database_in_use_is_refused() {
     let url = new_database();
     let node = connect_as_owner(&url, 1).await.unwrap();
     assert!(refusal(PostgresLoader::begin(&url, None).await).contains("is in use by a node"));
@@ -96,9 +96,10 @@ async fn a_database_that_a_node_uses_is_not_filled() {
     PostgresLoader::begin(&url, None).await.unwrap();
 }
 
-/// What is appended while no node runs is read by the next owner, and a node that was suspended cannot append any more.
+/// Appends that are made while no node runs are read by the next owner. A node that was suspended cannot append any
+/// more.
 #[tokio::test]
-async fn a_database_that_no_node_uses_is_appended_to() {
+async fn a_database_at_rest_can_be_appended_to() {
     let url = new_database();
     let suspended = Arc::new(connect_as_owner(&url, 1).await.unwrap());
     let before = open(&suspended).await;

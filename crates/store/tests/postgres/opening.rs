@@ -37,7 +37,7 @@ async fn the_number_of_shards_is_fixed_when_the_schema_is_made() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_not_ours_is_refused() {
+async fn a_foreign_schema_is_refused() {
     let url = new_database();
     execute(&url, "CREATE SCHEMA limina", &[]).await;
     execute(&url, "CREATE TABLE limina.meta (version text)", &[]).await;
@@ -56,7 +56,7 @@ async fn a_newer_schema_is_refused() {
 
 /// Nodes, imports and exports refuse an older schema, and it stays as it is.
 #[tokio::test]
-async fn an_older_schema_is_refused_with_what_to_do() {
+async fn an_older_schema_is_refused_with_instructions() {
     let url = new_database();
     check(&url, Some(3), Ok(3)).await;
     execute(&url, "UPDATE limina.meta SET version = 2", &[]).await;
@@ -117,7 +117,7 @@ async fn no_error_shows_the_password() {
 
 /// Permanent failures are distinguished from transient ones.
 #[tokio::test]
-async fn what_will_not_cure_itself_is_unusable() {
+async fn permanent_errors_make_a_database_unusable() {
     let url = new_database();
     let (server, database) = url.rsplit_once('/').expect("a database");
     check(&format!("{server}/missing"), None, Err("database \"missing\" does not exist")).await;

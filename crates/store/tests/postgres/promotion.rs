@@ -61,7 +61,7 @@ async fn a_server_that_hangs_is_not_waited_for_once_it_has_a_successor() {
 
 /// The old server runs and accepts connections; from its view only its standby is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_does_not_know_of_its_successor_is_left() {
+async fn a_replaced_server_is_left_even_if_it_does_not_know() {
     let Pair { primary: _lives, standby, url, .. } = Pair::start();
     let load = Load::start(&url).await;
     load.go_on().await;

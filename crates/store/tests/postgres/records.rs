@@ -112,7 +112,7 @@ async fn long_keys_keep_their_order() {
 }
 
 #[tokio::test]
-async fn what_is_released_goes_and_what_the_table_lacks_stays() {
+async fn a_release_removes_only_appends_that_the_table_has() {
     const APPENDS: i64 = 600;
     const APPLIED: u64 = 590;
     let url = new_database();

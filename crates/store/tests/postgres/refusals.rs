@@ -27,7 +27,7 @@ async fn fail_inserts(url: &str, code: &str, times: u32) {
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_was_not_done() {
+async fn appends_that_the_server_refuses_did_not_happen() {
     let url = new_database();
     let store = connect_as_owner(&url, 1).await.expect("connect");
     let epoch = store.take(SHARD).await.expect("take");
@@ -52,7 +52,7 @@ async fn what_the_server_refuses_was_not_done() {
 }
 
 #[tokio::test]
-async fn settings_of_the_database_do_not_matter() {
+async fn settings_of_the_database_are_overridden() {
     let url = new_database();
     let own = client(&url).await;
     for setting in [

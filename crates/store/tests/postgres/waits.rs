@@ -26,7 +26,7 @@ pub(crate) async fn waiting(client: &Client, event: &str) -> Vec<i32> {
 
 /// A running part of a checkpoint delays a node that takes the shard, but not appends.
 #[tokio::test]
-async fn a_taking_over_waits_for_a_checkpoint_and_an_append_does_not() {
+async fn a_take_waits_for_a_checkpoint_and_an_append_does_not() {
     let url = new_database();
     let store = Arc::new(connect_as_owner(&url, 1).await.expect("connect"));
     let epoch = store.take(SHARD).await.expect("take");

@@ -25,7 +25,7 @@ async fn save(url: &str) {
     client(url).await.batch_execute(&statements).await.expect("a copy");
 }
 
-/// Makes the database what it was when it was copied.
+/// Restores the state of the database that was copied.
 async fn restore(url: &str) {
     let copies = TABLES
         .map(|table| format!("DELETE FROM limina.{table}; INSERT INTO limina.{table} TABLE saved.{table};"));
@@ -96,7 +96,7 @@ async fn nothing_is_confirmed_appended_or_checkpointed_under_the_same_epoch() {
 
 /// Epochs that the database has forgotten are given to another node. Then they identify two ownerships.
 #[tokio::test]
-async fn an_epoch_of_another_owner_is_not_ones_own() {
+async fn an_equal_epoch_of_another_owner_is_fenced() {
     let url = new_database();
     let store = connect_as_owner(&url, 1).await.expect("connect");
     save(&url).await;

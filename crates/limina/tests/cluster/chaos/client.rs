@@ -1,4 +1,4 @@
-//! A client that knows all nodes and asks any of them.
+//! A client that knows all nodes and sends each request to any of them.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -12,19 +12,19 @@ use crate::ledger::Ledger;
 use crate::load::{Progress, Random};
 use crate::reply::Reply;
 
-/// What all clients share: where the nodes are, and whether to go on.
-pub(crate) struct Front {
+/// What all clients of a round share: the addresses of the nodes, and whether to continue.
+pub(crate) struct Round {
     nodes: Vec<SocketAddr>,
     http: reqwest::blocking::Client,
     pub(crate) progress: Progress,
 }
 
-impl Front {
-    pub(crate) fn new(nodes: Vec<SocketAddr>) -> Front {
-        // Shorter than some pauses of a node, so that some requests are given up and repeated elsewhere.
+impl Round {
+    pub(crate) fn new(nodes: Vec<SocketAddr>) -> Round {
+        // Shorter than some pauses of a node, so that some requests time out and are repeated at another node.
         let http = reqwest::blocking::Client::builder().timeout(Duration::from_secs(2));
         let progress = Progress { pace: Duration::from_millis(10), ..Progress::default() };
-        Front { nodes, http: http.build().expect("an HTTP client"), progress }
+        Round { nodes, http: http.build().expect("an HTTP client"), progress }
     }
 
     pub(crate) fn any(&self, random: &mut Random) -> SocketAddr {
@@ -35,7 +35,7 @@ impl Front {
         !self.progress.stop.load(Ordering::Relaxed)
     }
 
-    /// Between two requests, so that what is done can be looked at in the end in reasonable time.
+    /// Pauses between two requests, so that the checks at the end of a round take a reasonable time.
     pub(crate) fn rest(&self) {
         std::thread::sleep(self.progress.pace);
     }
@@ -47,41 +47,41 @@ impl Front {
 }
 
 pub(crate) struct Client<'a> {
-    pub(crate) front: &'a Front,
+    pub(crate) round: &'a Round,
     pub(crate) random: Random,
-    /// No other client of the round has it.
+    /// The client's name, which no other client of the round has.
     pub(crate) name: String,
     namespace: String,
     keys: u64,
 }
 
-/// An answer, and whether earlier attempts got none.
-pub(crate) struct Insisted {
+/// The answer to a request that was repeated until it was answered.
+pub(crate) struct RepeatedReply {
     pub(crate) reply: Reply,
     pub(crate) repeated: bool,
 }
 
 impl<'a> Client<'a> {
-    pub(crate) fn new(front: &'a Front, namespace: &str, name: &str, seed: u64) -> Client<'a> {
+    pub(crate) fn new(round: &'a Round, namespace: &str, name: &str, seed: u64) -> Client<'a> {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        Client { front, random: Random::new(seed), name, namespace, keys: 0 }
+        Client { round, random: Random::new(seed), name, namespace, keys: 0 }
     }
 
     fn request(&mut self, method: &str, path: &str) -> RequestBuilder {
-        let node = self.front.any(&mut self.random);
+        let node = self.round.any(&mut self.random);
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
-        self.front.http.request(method, format!("http://{node}/v1/ns/{}{path}", self.namespace))
+        self.round.http.request(method, format!("http://{node}/v1/ns/{}{path}", self.namespace))
     }
 
-    /// One attempt at any node; none where what became of it is not known, or nothing.
+    /// Makes one attempt at some node. `None` if the attempt was not executed, or if its outcome is unknown.
     pub(crate) fn once(&mut self, method: &str, path: &str, body: &Value) -> Option<Reply> {
         let reply = Reply::try_to(with_body(self.request(method, path), body)).ok()?;
         (reply.status != 503).then_some(reply)
     }
 
-    /// Repeated under one key, at one node after the other, until there is an answer.
+    /// Repeats a request under one idempotency key, at one node after another, until a node answers.
     #[track_caller]
-    pub(crate) fn insist(&mut self, method: &str, path: &str, body: &Value) -> Insisted {
+    pub(crate) fn retry(&mut self, method: &str, path: &str, body: &Value) -> RepeatedReply {
         self.keys += 1;
         let key = format!("{} {}", self.name, self.keys);
         let (mut attempts, mut last) = (0, None);
@@ -97,7 +97,7 @@ impl<'a> Client<'a> {
             }
         });
         let reply = answer.unwrap_or_else(|| panic!("never answered: {method} {path} {body}; {last:?}"));
-        Insisted { reply, repeated: attempts > 1 }
+        RepeatedReply { reply, repeated: attempts > 1 }
     }
 }
 

@@ -1,11 +1,11 @@
-//! Events: each that was acknowledged is submitted and published exactly once, and followers see it without a gap.
+//! Events: each acknowledged event is submitted and published exactly once, and followers see no gap.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::json;
 
-use super::client::{Client, Front};
+use super::client::{Client, Round};
 use crate::events::{Events, Submitted};
 use crate::load::Random;
 use crate::sse::Sse;
@@ -13,48 +13,49 @@ use crate::stomp::{Follower, Kind};
 
 const STREAM: &str = "s";
 
-/// Returns the clock with which the stream begins.
+/// Creates the stream, and returns its first clock.
 #[track_caller]
 pub(crate) fn make(client: &mut Client<'_>) -> u64 {
     let setting = json!({"mode": "only_once", "duration": "1s", "key_frame_every": "500ms"});
-    client.insist("PUT", &format!("/events/{STREAM}"), &setting).reply.created().number("clock")
+    client.retry("PUT", &format!("/events/{STREAM}"), &setting).reply.created().number("clock")
 }
 
 pub(crate) fn work(mut client: Client<'_>) -> Vec<Submitted> {
     let mut told: Vec<Submitted> = Vec::new();
-    while client.front.go_on() {
+    while client.round.go_on() {
         let event = format!("{}-{}", client.name, told.len());
-        let reply = client.insist("POST", &format!("/events/{STREAM}"), &json!({"event": event})).reply;
+        let reply = client.retry("POST", &format!("/events/{STREAM}"), &json!({"event": event})).reply;
         let submitted = reply.submitted();
         let before = told.last().map_or(0, |last| last.clock);
         assert!(submitted.clock > before, "the clock went back: {submitted:?} after {before}");
         told.push(submitted);
-        client.front.rest();
+        client.round.rest();
     }
     told
 }
 
-/// Follows from that clock on through any node, and resumes at another where that one is gone, up to the last clock.
-pub(crate) fn follow(front: &Front, namespace: &str, seed: u64, first: u64, last: &AtomicU64) -> Follower {
+/// Follows the stream from clock `first` to clock `last`. Each connection is to any of the nodes, and resumes where the
+/// last one ended.
+pub(crate) fn follow(round: &Round, namespace: &str, seed: u64, first: u64, last: &AtomicU64) -> Follower {
     let mut random = Random::new(seed);
-    // As if it had seen the stream when it was made, and empty.
+    // The follower starts as if it had seen the stream when it was created and empty.
     let mut follower = Follower { clock: first, key_frames: 1, ..Follower::default() };
     let path = format!("/v1/ns/{namespace}/events/{STREAM}/stream");
     while follower.clock < last.load(Ordering::Relaxed) {
         let after = follower.clock.to_string();
-        if let Ok((head, sse)) = Sse::ask(front.any(&mut random), &path, Some(&after))
+        if let Ok((head, sse)) = Sse::ask(round.any(&mut random), &path, Some(&after))
             && head.starts_with("http/1.1 200")
-            // An answer of a known length comes from a node that cannot serve the stream yet.
+            // A response with a known length is an error: that node cannot serve the stream yet.
             && head.contains("transfer-encoding: chunked")
         {
             read(sse, &mut follower, last);
         }
-        front.rest();
+        round.rest();
     }
     follower
 }
 
-/// Until the stream ends, or skips something: all changes are kept, so they are asked for again.
+/// Reads until the stream ends or skips a change. All changes are kept, so a skipped change can be requested again.
 fn read(mut sse: Sse, follower: &mut Follower, last: &AtomicU64) {
     while follower.clock < last.load(Ordering::Relaxed)
         && let Some(sent) = sse.next()
@@ -67,13 +68,13 @@ fn read(mut sse: Sse, follower: &mut Follower, last: &AtomicU64) {
     }
 }
 
-/// The clock of the last change, after which nothing is left to become of any event.
+/// Returns the clock of the stream's last change, once no event is incubating any more.
 #[track_caller]
 pub(crate) fn last_clock(events: &Events) -> u64 {
     events.await_none(STREAM).clock
 }
 
-/// The follower saw every event submitted and published once, those that were acknowledged at their clocks.
+/// Checks that the follower saw every event submitted and published once, and each acknowledged event at its clock.
 #[track_caller]
 pub(crate) fn check(follower: &Follower, told: &[Submitted]) {
     let of = |kind: Kind| -> BTreeMap<&str, u64> {

@@ -1,4 +1,4 @@
-//! What becomes of nodes: a seed decides who is killed, paused or stopped, and for how long.
+//! The faults of nodes: a seed decides which node is killed, paused or stopped, and for how long.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ enum Fault {
     Stop,
 }
 
-/// One after the other for that long; in the end all nodes run. The next one may hit before the last is recovered from.
+/// Injects one fault after another for `length`; all nodes run at the end. A fault may hit before the cluster has
+/// recovered from the previous one.
 #[track_caller]
 pub(crate) fn disturb(cluster: &mut Cluster, random: &mut Random, length: Duration) {
     let start = Instant::now();
@@ -52,7 +53,8 @@ fn inflict(node: &mut Server, fault: Fault, away: Duration) {
     }
 }
 
-/// Cleanly, one after the other: what was still inside is done or given up when this returns.
+/// Stops one node after another cleanly. When this returns, every request that was in progress has been executed or
+/// rejected.
 #[track_caller]
 pub(crate) fn restart_all(cluster: &mut Cluster) {
     for node in 0..cluster.len() {
@@ -62,7 +64,7 @@ pub(crate) fn restart_all(cluster: &mut Cluster) {
     cluster.settle(&(0..cluster.len()).collect::<Vec<_>>());
 }
 
-/// A signal that comes before the process knows what to do about it would end it at once.
+/// Sends the signal only after the process has installed its handler: an earlier signal would end the process at once.
 #[track_caller]
 fn await_alive(node: &Server) {
     let alive = eventually(|| Reply::try_to(node.http().get(node.url("/healthz"))).ok());

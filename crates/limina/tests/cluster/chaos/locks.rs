@@ -1,4 +1,5 @@
-//! Locks: never two holders at once, tokens that only grow, and in the end exactly what was acknowledged.
+//! Locks: there are never two holders at once, tokens only grow, and at the end exactly the acknowledged grants are
+//! held.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -13,10 +14,10 @@ const KEYS: u64 = 3;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// A grant lives for at least so long from when it was asked for: shard time may be slewed by 5 %.
+/// A grant lives for at least this long after its request was sent. Shard time may be slewed by 5 %.
 const SURE: Duration = Duration::from_millis(1_800);
 
-/// A grant of a lock that others want, from when it was known until when it may have ended.
+/// A grant of a contended lock: when the client learned of the grant, and the earliest time at which it may have ended.
 #[derive(Debug, Clone)]
 struct Held {
     key: u64,
@@ -26,32 +27,32 @@ struct Held {
     until: Instant,
 }
 
-/// What one client was told.
+/// What one client was granted.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Grants {
     held: Vec<Held>,
-    /// Locks that nobody else wants, and that are never released.
+    /// Locks that no other client requests, and that are never released.
     kept: BTreeSet<String>,
 }
 
-pub(crate) fn work(mut client: Client<'_>) -> Told {
-    let mut told = Told::default();
-    while client.front.go_on() {
+pub(crate) fn work(mut client: Client<'_>) -> Grants {
+    let mut told = Grants::default();
+    while client.round.go_on() {
         match client.random.below(5) {
             0 => {
                 let n = told.kept.len();
                 let request = exclusive(json!({"of": client.name, "n": n}));
-                let grant = client.insist("POST", "/locks", &request).reply.granted();
+                let grant = client.retry("POST", "/locks", &request).reply.granted();
                 assert!(told.kept.insert(grant.lock_id), "a grant was told twice");
             }
             _ => told.held.extend(hold(&mut client)),
         }
-        client.front.rest();
+        client.round.rest();
     }
     told
 }
 
-/// Waits for a lock, keeps it with heartbeats, and mostly releases it.
+/// Waits for a lock, extends it with heartbeats, and usually releases it.
 fn hold(client: &mut Client<'_>) -> Option<Held> {
     let key = client.random.below(KEYS);
     let body = json!({"key_values": {"wanted": key}, "ttl_ms": TTL.as_millis() as u64, "wait": "500ms"});
@@ -64,7 +65,7 @@ fn hold(client: &mut Client<'_>) -> Option<Held> {
     let grant = reply.granted();
     let mut held = Held { key, token: grant.token, asked, from: Instant::now(), until: asked + SURE };
     for _ in 0..client.random.below(4) {
-        client.front.rest();
+        client.round.rest();
         heartbeat(client, &grant, &mut held);
     }
     if client.random.below(8) != 0 {
@@ -95,7 +96,7 @@ fn release(client: &mut Client<'_>, grant: &Grant, held: &mut Held) {
 }
 
 #[track_caller]
-pub(crate) fn check(locks: &Locks, told: &[Told]) {
+pub(crate) fn check(locks: &Locks, told: &[Grants]) {
     let mut held: Vec<&Held> = told.iter().flat_map(|told| &told.held).collect();
     held.sort_by_key(|held| held.token);
     in_order(&held);
@@ -111,7 +112,8 @@ pub(crate) fn check(locks: &Locks, told: &[Told]) {
     assert_eq!(found, kept, "locks that were kept");
 }
 
-/// Of two grants, the one with the smaller token was not asked for after the other was known.
+/// Checks, for any two grants, that the request of the one with the smaller token was not sent after the other grant
+/// was known.
 #[track_caller]
 fn in_order(held: &[&Held]) {
     let Some(mut latest) = held.first() else { panic!("no lock was ever granted") };
@@ -124,7 +126,7 @@ fn in_order(held: &[&Held]) {
     }
 }
 
-/// Nobody was granted the lock while an earlier grant surely lived.
+/// Checks that no client was granted the lock while an earlier grant certainly lived.
 #[track_caller]
 fn one_at_a_time<'a>(mut held: impl Iterator<Item = &'a Held>) {
     let Some(mut longest) = held.next() else { return };

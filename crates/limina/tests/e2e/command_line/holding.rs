@@ -1,4 +1,4 @@
-//! `limina lock … -- PROGRAM` and `limina lease … -- PROGRAM`: what cron jobs rely on.
+//! `limina lock … -- PROGRAM` and `limina lease … -- PROGRAM`: the behaviour on which cron jobs rely.
 
 use crate::{
     harness::{Server, eventually, limina},
@@ -11,7 +11,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-/// `limina`, running a shell script under a lock or a lease.
+/// `limina` in a process that runs a shell script under a lock or a lease.
 struct Run {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -59,11 +59,11 @@ fn grant(server: &Server) -> Value {
     grant.clone()
 }
 
-/// A script that says that it runs, and ends when its standard input does.
+/// A script that prints `ready`, and ends when its standard input is closed.
 const UNTIL_STDIN_ENDS: &str = "echo ready; cat";
 
 #[test]
-fn the_program_has_the_fencing_token_and_its_exit_code_counts() {
+fn the_program_gets_the_token_and_its_exit_code_is_returned() {
     let server = Server::fresh();
     let mut token = 0;
     for expect in [0, 7] {
@@ -86,7 +86,7 @@ fn the_program_has_the_fencing_token_and_its_exit_code_counts() {
 }
 
 #[test]
-fn what_is_held_is_not_obtained_until_it_is_free() {
+fn a_held_lock_is_not_obtained_until_it_is_free() {
     let server = Server::fresh();
     let rule = json!({"name": "slots", "group_by": ["job"], "limit": 1});
     Reply::to(server.http().post(server.url("/v1/limiter/rules")).json(&rule)).created();
@@ -105,7 +105,7 @@ fn what_is_held_is_not_obtained_until_it_is_free() {
 }
 
 #[test]
-fn a_signal_is_handed_on_to_the_program() {
+fn signals_are_passed_on_to_the_program() {
     let server = Server::fresh();
     let script = "trap 'echo got it; exit 9' TERM; echo ready; while :; do sleep 0.05; done";
     let mut run = Run::start(&server, &["lock", "job=c"], script);
@@ -116,7 +116,7 @@ fn a_signal_is_handed_on_to_the_program() {
 }
 
 #[test]
-fn a_signal_ends_a_wait_and_the_place_in_the_queue() {
+fn a_signal_ends_a_wait_and_leaves_the_queue() {
     let server = Server::fresh();
     let mut holder = Run::start(&server, &["lock", "job=d"], UNTIL_STDIN_ENDS);
     assert_eq!(holder.line(), "ready");
@@ -130,7 +130,7 @@ fn a_signal_ends_a_wait_and_the_place_in_the_queue() {
 }
 
 #[test]
-fn a_program_whose_lock_is_lost_is_ended() {
+fn a_program_is_ended_when_its_lock_is_lost() {
     let server = Server::fresh();
     // The first script obeys SIGTERM, the second one ignores it.
     for (script, words) in [

@@ -1,4 +1,4 @@
-//! Lists that are longer than a page, and commands that follow something without an end.
+//! Lists that are longer than a page, and commands that follow something endless.
 
 use crate::harness::{LIMINA, Server};
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// 16 holds with 64 new limits each: more than a page of 1,000.
+/// 16 holds with 64 new limits each make 1,024 limits: more than a page of 1,000.
 #[test]
-fn a_list_has_as_many_items_as_were_asked_for() {
+fn lists_have_as_many_items_as_requested() {
     let server = Server::fresh();
     let change = |limit: usize| json!({"limit_name": format!("l{limit:04}"), "value": 1});
     for hold in 0..16 {
@@ -35,9 +35,9 @@ fn a_list_has_as_many_items_as_were_asked_for() {
     assert_eq!((all["items"].as_array().unwrap().len(), &all["next"]), (1024, &Value::Null));
 }
 
-/// `limina refusals tail | head -1` ends, although nothing else is refused.
+/// `limina refusals tail | head -1` ends, although no further request is refused.
 #[test]
-fn a_command_that_follows_ends_when_nobody_reads() {
+fn a_following_command_ends_when_its_reader_is_gone() {
     let server = Server::fresh();
     server.ledger().post("/commit", json!({"operation_id": "unknown"})).refused(404, "OperationNotFound");
     server.events().only_once("s", "1h");

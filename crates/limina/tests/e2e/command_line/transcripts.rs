@@ -23,7 +23,7 @@ fn transcripts() {
          [contexts.shop]\nurl = \"{guarded_url}\"\nnamespace = \"shop\"\ntoken = \"{token}\"\n"
     );
     std::fs::write(path("config.toml"), contexts).unwrap();
-    // `limina lock … -- limina …` finds the second one by the path.
+    // `limina lock … -- limina …` finds the second `limina` through PATH.
     let folder = std::path::Path::new(LIMINA).parent().unwrap().to_str().unwrap();
     let search_path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
     let cases = trycmd::TestCases::new();

@@ -1,7 +1,7 @@
-//! Requests of the ledger that do not validate: 400 `InvalidRequest`, the field named, and nothing done.
+//! Invalid requests to the ledger get 400 `InvalidRequest` with the name of the field, and change nothing.
 //!
-//! The bounds themselves are tested where they are checked, in `crates/engine/tests`. Here each field is wrong once in its
-//! type and once in its value, so that the answer names it.
+//! The bounds themselves are tested where they are checked, in `crates/engine/tests`. Here each field has a wrong type
+//! once and a wrong value once, so that the answer names it.
 
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ fn check(ledger: &Ledger, path: &str, cases: Vec<Case>) {
     }
 }
 
-/// With the request in the message: a table's line number says little.
+/// The panic message contains the request, because the line number of a table of cases says little.
 #[track_caller]
 fn refused(said: &str, reply: Reply, field: &str) {
     assert_eq!((reply.status, reply.code()), (400, "InvalidRequest"), "{said} → {}", reply.text);
@@ -91,7 +91,7 @@ fn holds_commits_and_rollbacks_refuse_bad_input() {
         (of(json!([])), "changes"),
         (of(json!({})), "changes"),
         (of(json!(["a"])), "changes"),
-        // A change is an object; its fields have no order to go by.
+        // A change is an object, not a list of fields in some order.
         (of(json!([["a", 1]])), "changes"),
         (of(json!([{"value": 1}])), "limit_name"),
         (of(json!([{"limit_name": "..", "value": 1}])), "limit_name"),
@@ -149,9 +149,10 @@ fn batches_refuse_bad_input() {
     ledger.operation("op").refused(404, "OperationNotFound");
 }
 
-/// As the single call would refuse it: the item has its own problem document, and the items around it are done.
+/// Each bad item of a batch has the problem document that the single request would get. The items around it are
+/// executed.
 #[test]
-fn a_bad_item_of_a_batch_is_refused_on_its_own() {
+fn a_bad_item_of_a_batch_is_refused_alone() {
     let server = Server::fresh();
     let ledger = server.ledger();
     ledger.create("a");

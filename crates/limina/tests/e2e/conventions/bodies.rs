@@ -1,4 +1,4 @@
-//! Bodies: what counts as JSON, how long they may be, and what no parser may fall over.
+//! Bodies: what is accepted as JSON, how long bodies may be, and input that must not crash a parser.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::reply::Reply;
 
 const MIB: usize = 1024 * 1024;
 
-/// Every call that takes a body, and would refuse an empty object or change nothing by it.
+/// All requests with a body that either refuse an empty object or are not changed by it.
 const CALLS: &[&str] = &[
     "/limits",
     "/hold",
@@ -28,7 +28,7 @@ fn limit_of_length(name: &str, length: usize) -> Vec<u8> {
     body
 }
 
-/// The calls of all families that take a body with at least one required field.
+/// Requests of all families with at least one required field in the body.
 const EVERY_FAMILY: &[(&str, &str)] = &[
     ("POST", "/v1/ledger/limits"),
     ("POST", "/v1/ledger/hold"),
@@ -55,7 +55,7 @@ const EVERY_FAMILY: &[(&str, &str)] = &[
     ("POST", "/v1/events/s"),
 ];
 
-/// All fields are optional here, so that an empty body is a request.
+/// All fields of these requests are optional, so an empty body is valid.
 const OPTIONAL: &[(&str, &str)] = &[
     ("PATCH", "/v1/ledger/limits/a"),
     ("PATCH", "/v1/limiter/rules/r"),
@@ -67,7 +67,7 @@ const OPTIONAL: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_not_json_is_refused() {
+fn bodies_that_are_not_json_are_refused() {
     let server = Server::fresh();
     let send = |(method, path): (&str, &str), media: &str, body: Vec<u8>| {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
@@ -126,7 +126,7 @@ fn what_is_not_json_is_refused() {
     assert_eq!(server.limiter().get("/rules").ok().items().len(), 0);
 }
 
-/// A struct that also reads from a list would take this for a limit named `sneaky`.
+/// A struct that can also be read from a list would take this for a limit named `sneaky`.
 #[test]
 fn a_list_is_not_an_object() {
     let server = Server::fresh();
@@ -152,7 +152,7 @@ fn a_list_is_not_an_object() {
 }
 
 #[test]
-fn a_field_given_twice_is_refused() {
+fn repeated_fields_are_refused() {
     let server = Server::fresh();
     let ledger = server.ledger();
     ledger.create("a");
@@ -174,7 +174,7 @@ fn a_field_given_twice_is_refused() {
 }
 
 #[test]
-fn nesting_without_end_is_refused() {
+fn deep_nesting_is_refused() {
     let server = Server::fresh();
     let ledger = server.ledger();
     let depth = 200_000;
@@ -196,7 +196,7 @@ fn nesting_without_end_is_refused() {
 }
 
 #[test]
-fn an_empty_body_is_fine_where_every_field_is_optional() {
+fn an_empty_body_is_valid_if_all_fields_are_optional() {
     let server = Server::fresh();
     let ledger = server.ledger();
     ledger.create_with_ceiling("a", 5);
@@ -208,7 +208,7 @@ fn an_empty_body_is_fine_where_every_field_is_optional() {
 }
 
 #[test]
-fn only_json_is_read() {
+fn bodies_must_have_the_content_type_of_json() {
     let server = Server::fresh();
     let ledger = server.ledger();
     let send = |name: &str, media: Option<&str>| {
@@ -282,9 +282,9 @@ fn a_batch_has_up_to_16_mib() {
     ledger.values(&["a"]).ok().value("a", 0, 1);
 }
 
-/// A client that writes everything before it reads anything still gets to read the answer.
+/// A client that sends its whole request before it reads can still read the answer.
 #[test]
-fn a_body_without_a_length_is_measured_as_it_comes() {
+fn chunked_bodies_are_bounded() {
     let server = Server::fresh();
     let chunked = |body: &[u8]| {
         let mut bytes =
@@ -313,7 +313,7 @@ fn a_body_without_a_length_is_measured_as_it_comes() {
 }
 
 #[test]
-fn text_comes_back_as_it_went_in() {
+fn text_is_returned_unchanged() {
     let mut server = Server::fresh();
     let texts = [
         "\"quoted\" \\ / back",
@@ -337,7 +337,7 @@ fn text_comes_back_as_it_went_in() {
         ledger.hold(text, &[(text, 1)]).ok().value(text, 0, 1);
         check(&ledger, text);
     }
-    // Escaped in the request, it is the same text.
+    // The same text, escaped in the request.
     let ledger = server.ledger();
     ledger.post_text("/limits", r#"{"name": "\ud83c\udf2e\uD83C\uDF2F"}"#).refused(409, "DuplicateLimitName");
     server.restart();

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: the same request again gets the first reply again and changes nothing.
+//! `Idempotency-Key`: a repeated request gets the first reply again, and changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ fn every_write_can_be_repeated() {
     let ledger = server.ledger();
     ledger.create("a");
     let finish = |n: i32| json!({"operation_id": format!("op-{n}")});
-    // In this order; each without its key would be refused, or be another reply, the second time.
+    // In this order. Without its key, the second attempt of each would be refused or get another reply.
     let writes: Vec<(&str, Value)> = vec![
         ("/limits", json!({"name": "b", "ceiling": 1000})),
         ("/hold", hold("op-1", &[("a", 1), ("b", 2)])),
@@ -87,12 +87,13 @@ fn a_key_belongs_to_its_namespace() {
     red.post_keyed("/limits", "key", &limit).created();
     blue.post_keyed("/limits", "key", &limit).created();
     blue.limit("a").ok();
-    // With and without the prefix it is the same namespace.
+    // The paths with and without the prefix name the same namespace.
     let made = server.ledger().post_keyed("/limits", "key", &limit).created();
     same(&server.ledger_of("default").post_keyed("/limits", "key", &limit), &made);
 }
 
-/// Whether a key may serve another path is not said; it must not bring that path the first one's reply.
+/// The contract does not say whether a key may be used for another path. If it may, the answer must not be that of the
+/// first path.
 #[test]
 fn a_key_does_not_answer_for_another_path() {
     let server = Server::fresh();
@@ -140,16 +141,16 @@ fn keys_have_1_to_256_bytes() {
         assert_eq!((reply.status, reply.code()), (400, "InvalidRequest"), "key {key:?} → {}", reply.text);
     }
     ledger.limit("bad").refused(404, "LimitNotFound");
-    // On a read it means nothing.
+    // A read ignores the key.
     Reply::to(ledger.request("GET", "/limits").header("idempotency-key", "x")).ok();
     let values = json!({"limit_names": ["odd"]});
     ledger.post_keyed("/values", "read", &values).ok();
     ledger.post_keyed("/values", "read", &json!({"limit_names": ["longest"]})).ok();
 }
 
-/// Many at once: one does it, and the others get its reply or are told that it is under way.
+/// Many concurrent requests with one key: one is executed, and the others get its reply or `IdempotencyKeyInUse`.
 #[test]
-fn a_raced_key_works_once() {
+fn concurrent_requests_with_one_key_are_executed_once() {
     let server = Server::fresh();
     let ledger = server.ledger();
     for round in 0..10 {

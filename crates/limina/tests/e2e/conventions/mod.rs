@@ -1,4 +1,4 @@
-//! What holds for every call: input that is refused and how, names, durations, pages, bodies, retries.
+//! The rules for all requests: refused input, names, durations, pages, bodies, retries.
 
 mod bad_input;
 mod bodies;

@@ -1,4 +1,4 @@
-//! Names and ids: any 1–256 bytes of UTF-8 that can be shown, percent-encoded in paths.
+//! Names and ids: any 1–256 bytes of printable UTF-8, percent-encoded in paths.
 
 use serde_json::json;
 
@@ -62,7 +62,7 @@ fn good_names() -> Vec<String> {
 }
 
 #[test]
-fn names_are_found_by_their_encoding() {
+fn percent_encoded_names_are_found() {
     let mut server = Server::fresh();
     let ledger = server.ledger();
     for name in good_names() {
@@ -91,7 +91,7 @@ fn names_are_found_by_their_encoding() {
     assert_eq!(listed, names);
 }
 
-/// Letter case of the hex digits, and encoding what need not be, make no difference; a plus is a plus.
+/// The letter case of hex digits does not matter, nor does unnecessary encoding. A plus sign is not a space.
 #[test]
 fn a_path_is_decoded_once() {
     let server = Server::fresh();
@@ -113,9 +113,9 @@ fn a_path_is_decoded_once() {
     ledger.get("/limits/p%20q").refused(404, "LimitNotFound");
 }
 
-/// Neither a crash nor a 500, whatever the path claims to be.
+/// No path causes a crash or a 500.
 #[test]
-fn names_that_cannot_be_are_refused_in_paths() {
+fn invalid_names_are_refused_in_paths() {
     let server = Server::fresh();
     server.ledger().create("a");
     let long = "x".repeat(257);
@@ -139,7 +139,7 @@ fn names_that_cannot_be_are_refused_in_paths() {
         let reply = raw::ask(server.address(), raw::request("POST", &path, "", body.as_bytes()));
         assert!([400, 404].contains(&reply.status), "POST {path} → {} {}", reply.status, reply.text);
     }
-    // A percent sign that begins no code is either refused or itself; there is no such limit.
+    // A percent sign without two hex digits is refused, or stands for itself. Then it is 404, because there is no limit of that name.
     for name in ["%zz", "%", "%2"] {
         let path = format!("/v1/ledger/limits/{name}");
         let reply = raw::ask(server.address(), raw::request("GET", &path, "", b""));

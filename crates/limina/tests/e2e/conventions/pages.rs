@@ -6,7 +6,7 @@ use crate::harness::Server;
 use crate::ledger::{batch, encode, hold};
 use crate::reply::Reply;
 
-/// Every list: those that are read, and those that are queried.
+/// Every list: those that are read with GET, and those that are queried with POST.
 const LISTS: &[(&str, &str)] = &[
     ("GET", "/v1/ns?"),
     ("GET", "/v1/ledger/limits?"),
@@ -29,7 +29,7 @@ fn list(server: &Server, (method, path): (&str, &str), parameters: &str) -> Repl
 }
 
 #[test]
-fn a_page_has_a_hundred_items_unless_told() {
+fn a_page_has_100_items_by_default() {
     let mut server = Server::fresh();
     let ledger = server.ledger();
     ledger.create("a");
@@ -64,9 +64,9 @@ fn a_page_has_1_to_1000_items() {
     }
 }
 
-/// An `after` that no page gave out is refused or leads nowhere in particular; it is never a fault.
+/// An `after` that no page has returned is refused, or continues at some item. It is never a server error.
 #[test]
-fn a_made_up_after_does_no_harm() {
+fn an_invented_cursor_does_no_harm() {
     let server = Server::fresh();
     server.ledger().create("a");
     server.ledger().hold("op", &[("a", 1)]).ok();
@@ -81,9 +81,9 @@ fn a_made_up_after_does_no_harm() {
     }
 }
 
-/// What is there all the while is found once, though the list grows between the pages.
+/// An item that exists all the time is returned once, even if the list grows between two pages.
 #[test]
-fn a_list_that_grows_meanwhile_loses_nothing() {
+fn growing_lists_skip_no_item() {
     let server = Server::fresh();
     let ledger = server.ledger();
     for n in 0..20 {

@@ -45,7 +45,7 @@ fn unknown_paths_are_not_found() {
     }
 }
 
-/// The calls of every family: a path, and its methods.
+/// The paths of every family, each with its methods.
 const CALLS: &[(&str, &[&str])] = &[
     ("/ledger/limits", &["GET", "POST"]),
     ("/ledger/limits/a", &["GET", "PATCH", "DELETE"]),
@@ -115,9 +115,9 @@ fn unknown_methods_are_not_allowed() {
     }
 }
 
-/// Requests that are not HTTP get 400 or a closed door, and the next client is served.
+/// A request that is not HTTP gets 400 or a closed connection, and the next client is served.
 #[test]
-fn what_is_not_http_does_no_harm() {
+fn input_that_is_not_http_does_no_harm() {
     let server = Server::fresh();
     for bytes in [
         &b"\r\n\r\n\r\n"[..],

@@ -1,4 +1,5 @@
-//! What one request may cost: its body bounds the memory, and its answer is bounded before anything is done.
+//! The cost of one request: its body bounds the memory that it takes, and the size of its answer is checked before it
+//! is executed.
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use crate::limiter::checks;
 
 const MIB: u64 = 1 << 20;
 
-/// The most memory that the server has had so far, in bytes.
+/// The peak of the server's resident memory, in bytes.
 fn peak(server: &mut Server) -> u64 {
     let path = format!("/proc/{}/status", server.process().id());
     let status = std::fs::read_to_string(path).expect("the status of the process");
@@ -17,9 +18,9 @@ fn peak(server: &mut Server) -> u64 {
     kib.parse::<u64>().expect("a number of KiB") * 1024
 }
 
-/// Each wrong item has a problem document of its own, but there are not more of them than a batch has items.
+/// Each wrong item gets its own problem document, but only as many as a batch may have items.
 #[test]
-fn a_long_list_of_wrong_items_costs_no_more_than_its_body() {
+fn many_wrong_items_cost_no_more_than_their_body() {
     let mut server = Server::fresh();
     for (path, field) in [("/v1/limiter/check/batch", "checks"), ("/v1/ledger/hold/batch", "operations")] {
         let before = peak(&mut server);
@@ -35,7 +36,7 @@ fn a_long_list_of_wrong_items_costs_no_more_than_its_body() {
 
 /// Two hundred rules apply to each check, so the answer is thousands of times as large as the request.
 #[test]
-fn an_answer_that_would_be_too_large_is_refused_before_anything_is_done() {
+fn a_too_large_answer_is_refused_before_execution() {
     let mut server = Server::fresh();
     let limiter = server.limiter();
     let name = |n: usize| format!("{n:03}{}", "x".repeat(250));
@@ -52,7 +53,7 @@ fn an_answer_that_would_be_too_large_is_refused_before_anything_is_done() {
     let more = peak(&mut server) - before;
     assert!(more < 256 * MIB, "a refusal took {} MiB", more / MIB);
     limiter.look(json!({"a": 1})).uses(&name(0), 0);
-    // The key was not used: the same key serves for what can be answered.
+    // The refused request did not use the key, so the same key can be used for a smaller batch.
     let reply = limiter.keyed("POST", "/check/batch", "key", &batch(50)).ok();
     assert_eq!(results(&reply).len(), 50);
     assert!((reply.text.len() as u64) < 64 * MIB, "{}", reply.text.len());

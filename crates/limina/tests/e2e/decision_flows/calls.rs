@@ -1,4 +1,4 @@
-//! Every call once, with all that an answer says.
+//! Every request of decisions once, with its complete answer.
 
 use super::{actual, call, gateway, used};
 use crate::around::Metrics;
@@ -7,7 +7,7 @@ use crate::ledger::{encode, with};
 use serde_json::{Value, json};
 
 #[test]
-fn from_the_reservation_to_the_settlement() {
+fn a_decision_is_made_and_settled() {
     let server = Server::fresh();
     let decisions = gateway(&server, 10_000, 5, 1_000);
     server.events().only_once("mails", "10ms");
@@ -33,12 +33,12 @@ fn from_the_reservation_to_the_settlement() {
     assert!(made.header("ratelimit-policy").contains("\"tokens\";q=10000"), "{:?}", made.headers);
     assert_eq!(used(&server), (4_000, 1, 0, 400));
 
-    // The same request again is the same decision; another one is a mistake.
+    // The same request returns the same decision. Another request under its id is an error.
     let again = decisions.decide(&request).ok().has("repeated", true);
     assert_eq!(again.body["position"], made.body["position"]);
     decisions.decide(&with(request.clone(), json!({"owner": "gw-2"}))).refused(422, "OperationReused");
 
-    // Its parts are shown with it, and none of them ends alone.
+    // The lock is listed with its decision, and cannot be released alone.
     let lock = server.locks().all(10).remove(0);
     let lease = server.limiter().all("/leases", None, 10).remove(0);
     assert_eq!((&lock["operation_id"], &lease["operation_id"]), (&json!("req-1"), &json!("req-1")));
@@ -55,7 +55,7 @@ fn from_the_reservation_to_the_settlement() {
     assert_eq!(decisions.open("&owner=gw-2"), [""; 0]);
     assert_eq!(decisions.open("&older_than=1h"), [""; 0]);
 
-    // Nothing is announced before the commit, although the duration of the stream has passed.
+    // Nothing is published before the commit, although the duration of the stream has passed.
     decisions.commit("req-1", &actual(1, 500)).refused(409, "CommitExceedsHold").has("held_value", 400);
     decisions.commit("req-1", &json!({"checks": [{"name": "slots", "hits": 1}]})).invalid("checks");
     decisions.commit("req-1", &json!({"holds": [{"limit_name": "x", "value": 1}]})).invalid("holds");
@@ -68,7 +68,7 @@ fn from_the_reservation_to_the_settlement() {
     let published = eventually(|| (server.events().read("mails").ok().body["incubating"] == 0).then_some(()));
     assert!(published.is_some(), "the event is published after the commit");
 
-    // The same commit again is the same answer; another end is not possible.
+    // The same commit returns the same answer. The decision cannot be ended in another way.
     let again = decisions.commit("req-1", &actual(3_100, 310)).ok();
     assert_eq!(again.body, done.body);
     decisions
@@ -82,7 +82,7 @@ fn from_the_reservation_to_the_settlement() {
     assert_eq!(ended.body["position"], done.body["position"]);
     assert_eq!(decisions.get("req-1").ok().body, done.body);
 
-    // A rollback gives everything back.
+    // A rollback returns everything.
     decisions.decide(&call("req-2", 4_000, 400)).ok();
     let back = decisions.rollback("req-2").ok().has("state", "rolled_back");
     assert_eq!(decisions.rollback("req-2").ok().body, back.body);
@@ -120,7 +120,8 @@ fn a_refusal_names_everything_that_refuses() {
     assert_eq!(body["retry_after_ms"], Value::Null, "a slot, a ceiling and a lock refuse: {body}");
     assert!(refused.header("ratelimit").contains("\"tokens\""), "{:?}", refused.headers);
 
-    // Only what refuses is named: 409 without a limit of the limiter, and a time where time alone helps.
+    // The answer names only the parts that refuse. It has status 409 if no limit of the limiter refuses, and
+    // `retry_after_ms` if waiting alone helps.
     let lock = json!({"operation_id": "c", "locks": [{"key_values": {"session": "s-1"}, "mode": "shared"}]});
     let refused = decisions.decide(&lock).refused(409, "Refused");
     assert_eq!(refused.body["refused_by"], json!(["locks"]));
@@ -132,7 +133,7 @@ fn a_refusal_names_everything_that_refuses() {
         refused.text
     );
 
-    // Nothing has moved, and the id is free. A dry run leaves nothing either.
+    // Nothing has changed, and the id can be used. A dry run changes nothing either.
     assert_eq!(used(&server), (900, 1, 0, 90));
     decisions.get("b").refused(404, "OperationNotFound");
     let small = |id: &str| json!({"operation_id": id, "holds": [{"limit_name": "budget", "value": 10}]});
@@ -157,9 +158,10 @@ fn a_refusal_names_everything_that_refuses() {
     server.ledger().limit("made").ok().has("hold_value", 1);
 }
 
-/// An operator's release of one part ends the whole; what has happened nevertheless is recorded, past the ceiling.
+/// An operator who releases one part ends the whole decision. What has already happened can still be recorded, even
+/// past the ceiling.
 #[test]
-fn a_forced_release_ends_the_whole_and_the_truth_is_recorded() {
+fn a_forced_release_ends_the_decision_and_actual_amounts_can_be_recorded() {
     let server = Server::fresh();
     let decisions = gateway(&server, 1_000, 5, 100);
     let request = with(call("a", 900, 90), json!({"locks": [{"key_values": {"session": "s-1"}}]}));
@@ -177,7 +179,7 @@ fn a_forced_release_ends_the_whole_and_the_truth_is_recorded() {
 }
 
 #[test]
-fn batches_and_names_like_their_paths() {
+fn batches_of_decisions_and_ids_that_look_like_paths() {
     let server = Server::fresh();
     let decisions = gateway(&server, 1_000, 5, 100);
     let items = vec![
@@ -223,7 +225,7 @@ fn checks_of_decisions_are_counted_by_rule() {
     // A repeated answer, and a dry run.
     decisions.decide(&call("a", 4, 1)).ok();
     decisions.decide(&with(call("b", 1, 1), json!({"dry_run": true}))).refused(429, "Refused");
-    // The slot refuses, and the tokens do not.
+    // Only the limit of slots refuses, not that of tokens.
     decisions.decide(&call("b", 4, 1)).refused(429, "Refused");
     let unknown = json!([{"key_values": {"tenant": "acme", "meter": "typo"}}]);
     let unmatched = |id: &str| json!({"operation_id": id, "checks": unknown});

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[test]
-fn an_open_decision_survives_with_all_its_parts() {
+fn an_open_decision_survives_a_crash_with_all_its_parts() {
     let mut server = Server::fresh();
     let decisions = gateway(&server, 1_000, 5, 100);
     server.events().only_once("mails", "10ms");
@@ -21,7 +21,7 @@ fn an_open_decision_survives_with_all_its_parts() {
     assert_eq!(used(&server), (900, 1, 0, 90));
     let found = decisions.decide(&request).ok().has("repeated", true);
     assert_eq!(found.body["position"], made.body["position"]);
-    // It has its whole ttl again.
+    // After the restart the decision has its full `ttl` again.
     let left = found.body["expires_in_ms"].as_u64().unwrap();
     assert!(left > 3_500_000, "{left} ms left of an hour");
     server.locks().taken(crate::locks::exclusive(json!({"session": "s-1"})));
@@ -32,10 +32,10 @@ fn an_open_decision_survives_with_all_its_parts() {
     assert!(published.is_some(), "the event is published after the commit");
 }
 
-/// Commits are under way when the server dies. Each client repeats its own: whoever had an answer gets the same one, and nobody's
-/// amounts count twice.
+/// The server is killed while clients commit. Each client repeats its commit: if it had an answer, it gets the same
+/// one, and no amount is booked twice.
 #[test]
-fn a_commit_whose_answer_was_lost_is_repeated() {
+fn a_commit_with_a_lost_answer_can_be_repeated() {
     const CLIENTS: usize = 24;
     let mut server = Server::fresh();
     let decisions = gateway(&server, 1_000_000, 1_000, 1_000_000);

@@ -8,10 +8,10 @@ use crate::load::Random;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// 200 clients reserve an estimate and settle what they really took, which is often more or less. What is booked is what was
-/// taken. Never are more than five inside. No window and no ceiling is passed, except by what clients record.
+/// 200 clients reserve an estimate and settle what they really used, which is often more or less. The real amounts are
+/// booked. Never more than five slots are in use. No window and no ceiling is exceeded, except by what clients record.
 #[test]
-fn what_is_settled_is_what_was_taken() {
+fn actual_amounts_are_booked_under_load() {
     const SLOTS: i64 = 5;
     const TOKENS: i64 = 15_000;
     const BUDGET: i64 = 1_700;
@@ -26,7 +26,7 @@ fn what_is_settled_is_what_was_taken() {
             if made.status == 200 {
                 break made;
             }
-            // Nobody waits for a window or a ceiling. Who only lacks a slot comes again.
+            // Requests do not wait for a window or a ceiling. A client that only lacked a slot tries again.
             let status = if made.body["limits"] == json!([]) { 409 } else { 429 };
             let made = made.refused(status, "Refused");
             let limits = made.body["limits"].as_array().expect("limits");
@@ -46,14 +46,14 @@ fn what_is_settled_is_what_was_taken() {
     let taken: Vec<(i64, i64)> = taken.into_iter().flatten().collect();
     let (tokens, money) = taken.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
     assert_eq!(used(&server), (tokens, 0, money, 0), "of {} clients", taken.len());
-    // Most got in, and the window or the budget stopped some: otherwise nothing was tested.
+    // Most clients got in, and the window or the budget refused some: otherwise this tests nothing.
     assert!((100..200).contains(&taken.len()), "{} clients got in", taken.len());
     assert_eq!(decisions.open(""), [""; 0]);
 }
 
-/// Decisions that nobody ends leave nothing behind.
+/// Decisions that no client ends expire, and leave nothing behind.
 #[test]
-fn ten_thousand_expire_and_leave_nothing() {
+fn ten_thousand_expired_decisions_leave_nothing() {
     const BATCH: usize = 2_500;
     let server = Server::fresh();
     let decisions = gateway(&server, 1_000_000_000, 1_000_000, 1_000_000);

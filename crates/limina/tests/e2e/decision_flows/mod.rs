@@ -11,7 +11,8 @@ use crate::harness::Server;
 use crate::limiter::{LONG, fixed};
 use serde_json::{Value, json};
 
-/// What the gateway of these tests limits: tokens of a tenant in a window, slots of a tenant, and a budget.
+/// The limits of these tests, as an API gateway would have them: tokens of a tenant in a window, slots of a tenant, and
+/// a budget.
 #[track_caller]
 fn gateway(server: &Server, tokens: i64, slots: i64, budget: i64) -> Decisions {
     let rule = |name: &str, limit: i64, window: Value| {
@@ -38,7 +39,7 @@ fn call(id: &str, tokens: u64, money: i64) -> Value {
     })
 }
 
-/// What the call has really taken.
+/// The amounts that the call really used.
 fn actual(tokens: u64, money: i64) -> Value {
     json!({"checks": [{"name": "tokens", "hits": tokens}], "holds": [{"limit_name": "budget", "value": money}]})
 }

@@ -7,7 +7,7 @@ use crate::raw;
 use serde_json::json;
 
 #[test]
-fn who_waits_is_decided_when_the_slot_and_the_lock_are_free() {
+fn a_waiting_decision_is_made_when_its_slot_and_lock_are_free() {
     let server = Server::fresh();
     let decisions = gateway(&server, 1_000, 1, 1_000);
     let locked = |id: &str| {
@@ -16,7 +16,7 @@ fn who_waits_is_decided_when_the_slot_and_the_lock_are_free() {
     decisions.decide(&locked("first")).ok();
     std::thread::scope(|scope| {
         let second = scope.spawn(|| decisions.decide(&locked("second")));
-        // While it waits it holds nothing, and cannot be committed.
+        // A waiting request holds nothing, and cannot be committed.
         let waits = eventually(|| {
             let reply = decisions.commit("second", &json!({}));
             (reply.body["state"] == "waiting").then_some(())
@@ -27,15 +27,15 @@ fn who_waits_is_decided_when_the_slot_and_the_lock_are_free() {
         second.join().expect("a client").ok().has("state", "open");
     });
     assert_eq!(used(&server), (190, 1, 9, 10));
-    // What is not waited for is refused at once, and so is the end of the wait.
+    // A part that cannot be waited for refuses at once. At the end of its wait, a request is refused too.
     decisions.decide(&with(locked("third"), json!({"wait": "50ms"}))).refused(429, "Refused");
     decisions.decide(&with(call("fourth", 901, 1), json!({"wait": "5m"}))).refused(429, "Refused");
     decisions.commit("second", &json!({})).ok();
 }
 
-/// A client that hangs up while it waits gets nothing. A decision that was made stays, whoever goes away.
+/// A client that hangs up while it waits gets nothing. A decision that was made remains, even if its client hangs up.
 #[test]
-fn who_hangs_up_waits_no_more_and_loses_nothing() {
+fn a_hang_up_ends_a_wait_but_no_decision() {
     let server = Server::fresh();
     let decisions = gateway(&server, 1_000, 1, 1_000);
     decisions.decide(&call("first", 100, 10)).ok();
@@ -52,7 +52,7 @@ fn who_hangs_up_waits_no_more_and_loses_nothing() {
     decisions.commit("first", &actual(100, 10)).ok();
     assert_eq!(used(&server), (100, 0, 10, 0));
 
-    // This one hangs up without reading its answer.
+    // This client hangs up without reading its answer.
     for n in 0..20 {
         let id = format!("gone-{n}");
         let mut connection = raw::Connection::open(server.address());

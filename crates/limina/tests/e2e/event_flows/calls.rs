@@ -1,4 +1,4 @@
-//! Every call of the table: its path in both forms, its fields, its answers.
+//! Every request of the API's table of events: its path in both forms, its fields, its answers.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::harness::Server;
 use crate::reply::Reply;
 
 #[test]
-fn a_stream_is_made_read_used_and_deleted() {
+fn a_stream_is_created_read_used_and_deleted() {
     let server = Server::fresh();
     for events in [server.events(), server.events_of("default"), server.events_of("a/b 🌮")] {
         let stream = "lunch/🌮 %2F";
@@ -50,7 +50,7 @@ fn a_stream_is_made_read_used_and_deleted() {
 }
 
 #[test]
-fn an_unknown_stream_is_not_found_and_not_made() {
+fn an_unknown_stream_is_not_found_and_not_created() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("gone", LONG);
@@ -68,7 +68,7 @@ fn an_unknown_stream_is_not_found_and_not_made() {
 }
 
 #[test]
-fn without_a_namespace_it_is_default() {
+fn paths_without_a_namespace_use_default() {
     let server = Server::fresh();
     let (plain, default) = (server.events(), server.events_of("default"));
     plain.only_once("s", LONG);
@@ -80,7 +80,7 @@ fn without_a_namespace_it_is_default() {
     plain.read("s").refused(404, "StreamNotFound");
 }
 
-/// Any name that can be shown, one stream each.
+/// A stream may have any printable name.
 #[test]
 fn names_are_percent_encoded() {
     let server = Server::fresh();
@@ -125,14 +125,14 @@ fn names_are_percent_encoded() {
 }
 
 #[test]
-fn what_is_no_name_is_refused() {
+fn invalid_names_are_refused() {
     let server = Server::fresh();
     let events = server.events();
     for name in [&"x".repeat(257), &"ж".repeat(129), "a\u{7}", "\u{0}", "line\nfeed"] {
         events.put(name, &setting("only_once", LONG)).refused(400, "InvalidRequest");
         events.submit(name, "x").refused(400, "InvalidRequest");
     }
-    // A reserved name: what is told on `/topic/time` is the time.
+    // A reserved name: subscribers of `/topic/time` receive the time.
     let reserved = events.put("time", &setting("only_once", LONG));
     assert!((400..500).contains(&reserved.status), "{} {}", reserved.status, reserved.text);
     assert_eq!(events.names(10), [""; 0]);

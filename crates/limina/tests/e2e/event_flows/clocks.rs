@@ -1,10 +1,10 @@
-//! The clock of a stream, as each way of reading tells it.
+//! The clock of a stream is the same over every protocol.
 
 use crate::events::{Events, LONG};
 use crate::harness::Server;
 use crate::stomp::Stomp;
 
-/// A key frame bears the clock of the last change that it contains.
+/// A key frame has the clock of the last change that it contains.
 #[test]
 fn key_frames_and_reads_agree_on_the_clock() {
     let mut server = Server::fresh();

@@ -1,5 +1,5 @@
-//! `kill -9` and clean stops: each event ends once, nothing is told that is not durable, and what fell due while the
-//! server was down is published when it is back.
+//! `kill -9` and clean stops: each event ends exactly once, only durable changes are pushed, and events that fell due
+//! while the server was down are published at the next start.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::reply::Reply;
 use crate::stomp::{Follower, Kind, Stomp};
 
 #[test]
-fn what_incubates_survives_with_its_time() {
+fn incubating_events_survive_with_their_times() {
     let mut server = Server::fresh();
     let events = server.events();
     events.only_once("only", LONG);
@@ -32,7 +32,7 @@ fn what_incubates_survives_with_its_time() {
         assert_eq!(incubating.publishes_at["🌮"], only.publishes_at);
         assert_eq!(events.incubating("strictly").events, BTreeMap::from([("🌮".to_owned(), strictly.time)]));
         assert_eq!(events.submit("only", "🌮").conflict(false), only.time);
-        // Closed, and nothing left to invalidate.
+        // The key is closed, and there is no event to invalidate.
         events.submit("strictly", "🍎").conflict(false);
     }
     let events = server.events();
@@ -41,9 +41,10 @@ fn what_incubates_survives_with_its_time() {
     assert_eq!(server.events().incubating("strictly").events.len(), 0);
 }
 
-/// Published when the server is back, in the order in which they were due, once.
+/// Events that fell due while the server was down are published once, in the order of their due times, at the next
+/// start.
 #[test]
-fn what_fell_due_while_the_server_was_down_is_published_in_order() {
+fn events_due_during_downtime_are_published_in_order() {
     let mut server = Server::fresh();
     for round in 0..2 {
         let events = server.events();
@@ -74,16 +75,16 @@ fn what_fell_due_while_the_server_was_down_is_published_in_order() {
             .map(|change| change.event.as_str())
             .collect();
         assert_eq!(published, accepted.iter().map(|event| event.event.as_str()).collect::<Vec<_>>());
-        // Open again, and not published a second time.
+        // The key is open again, and the event is not published a second time.
         assert!(events.accept(&stream, "0").clock > last.clock);
         server.crash_and_restart();
         assert!(server.events().clock(&stream) > last.clock);
     }
 }
 
-/// Killed at about the moment when events fall due, again and again.
+/// The server is killed repeatedly at about the time when events fall due.
 #[test]
-fn a_kill_while_events_fall_due_publishes_each_once() {
+fn kills_while_events_fall_due_publish_each_once() {
     let mut server = Server::fresh();
     server.events().only_once("s", "400ms");
     let mut follower = Follower::default();
@@ -94,7 +95,7 @@ fn a_kill_while_events_fall_due_publishes_each_once() {
     for round in 0..6 {
         let events = server.events();
         let batch: Vec<Submitted> = (0..30).map(|n| events.accept("s", &format!("{round}/{n}"))).collect();
-        // In the middle of their publication.
+        // Kills the server while it publishes these events.
         wait_until(batch[15].publishes_at);
         server.kill();
         accepted.extend(batch);
@@ -109,7 +110,7 @@ fn a_kill_while_events_fall_due_publishes_each_once() {
     check_ends(&follower, &accepted);
 }
 
-/// All that the connection still holds after the server's end.
+/// Reads everything that the connection has received before the server ended.
 fn take(stomp: &mut Stomp, follower: &mut Follower) {
     while let Some(frame) = stomp.receive_within(crate::harness::DEADLINE) {
         if frame.command == "MESSAGE" {
@@ -118,7 +119,8 @@ fn take(stomp: &mut Stomp, follower: &mut Follower) {
     }
 }
 
-/// Load, a kill in its midst, several times: what anybody was told is so afterwards, and the stream is gapless.
+/// The server is killed several times under load. Every answered submission is in the stream, and the stream has no
+/// gap.
 #[test]
 fn kills_under_load_leave_a_gapless_stream() {
     let mut server = Server::fresh();
@@ -131,7 +133,7 @@ fn kills_under_load_leave_a_gapless_stream() {
         for round in 0..3 {
             let done = AtomicUsize::new(0);
             let events = server.events();
-            let clients: Vec<Told> = std::thread::scope(|scope| {
+            let clients: Vec<Answers> = std::thread::scope(|scope| {
                 let clients: Vec<_> = (0..6)
                     .map(|n| {
                         let (events, done) = (&events, &done);
@@ -159,7 +161,7 @@ fn kills_under_load_leave_a_gapless_stream() {
         let last = server.events().await_none(mode);
         stomp.follow_to(&mut follower, last.clock);
         assert_eq!(follower.jumps, 0);
-        // What nobody was told of may have been submitted.
+        // Events without an answer may have been submitted.
         let told: BTreeMap<u64, &Submitted> = accepted.iter().map(|event| (event.clock, event)).collect();
         let mut all = accepted.clone();
         for change in follower.changes.iter().filter(|change| change.kind == Kind::Submitted) {
@@ -176,16 +178,16 @@ fn kills_under_load_leave_a_gapless_stream() {
 }
 
 #[derive(Default)]
-struct Told {
+struct Answers {
     accepted: Vec<Submitted>,
     invalidated: usize,
     unknown: usize,
 }
 
-fn submit_until_the_end(events: &Events, stream: &str, client: &str, done: &AtomicUsize) -> Told {
-    let mut told = Told::default();
+fn submit_until_the_end(events: &Events, stream: &str, client: &str, done: &AtomicUsize) -> Answers {
+    let mut told = Answers::default();
     for n in 0.. {
-        // Each key twice in a row.
+        // Each client submits each key twice in a row.
         let event = format!("{client}/{}", n / 2);
         match Reply::try_to(events.submission(stream, &event)) {
             Ok(reply) if reply.status == 201 => told.accepted.push(reply.submitted()),
@@ -210,7 +212,8 @@ fn submit_until_the_end(events: &Events, stream: &str, client: &str, done: &Atom
     told
 }
 
-/// Who does not know what became of its event asks again with the same key, and never invalidates its own.
+/// A client that got no answer repeats its request with the same idempotency key, and so never invalidates its own
+/// event.
 #[test]
 fn retries_with_a_key_after_a_kill_are_one_event() {
     let mut server = Server::fresh();
@@ -262,9 +265,9 @@ fn retries_with_a_key_after_a_kill_are_one_event() {
     }
 }
 
-/// A key that was closed opens though nobody was there to see it.
+/// A closed key opens when its time has come, even if the server is down at that time.
 #[test]
-fn a_closed_key_opens_while_the_server_is_down() {
+fn closed_keys_open_during_downtime() {
     let mut server = Server::fresh();
     let events = server.events();
     events.strictly_once("s", "1s");
@@ -282,9 +285,9 @@ fn a_closed_key_opens_while_the_server_is_down() {
     assert!(again.time > first.publishes_at);
 }
 
-/// Several streams in several namespaces, all due while the server was down.
+/// Several streams in several namespaces have events that fall due while the server is down.
 #[test]
-fn every_stream_catches_up() {
+fn all_streams_catch_up_after_downtime() {
     let mut server = Server::fresh();
     let places = [("default", "a"), ("default", "b"), ("red", "a"), ("🌮", "c/d")];
     let mut last = 0;
@@ -303,7 +306,7 @@ fn every_stream_catches_up() {
     server.start_again();
     for ((namespace, stream), clock) in places.into_iter().zip(clocks) {
         let end = server.events_of(namespace).await_none(stream);
-        // Those that were published before the kill are in the clock of then.
+        // The clock from before the kill contains the events that were published before it.
         assert!((clock..=clock + 5).contains(&end.clock), "{namespace} {stream}: {clock} → {}", end.clock);
         let follower =
             Stomp::connect(&server).follow("0", &format!("/topic/{}/{}", encode(namespace), encode(stream)));
@@ -311,9 +314,9 @@ fn every_stream_catches_up() {
     }
 }
 
-/// Nothing is pushed before it is durable: whatever any subscriber saw is there after the kill.
+/// Nothing is pushed before it is durable: everything that any subscriber received is there after the kill.
 #[test]
-fn what_was_pushed_survives() {
+fn pushed_changes_survive_a_kill() {
     let mut server = Server::fresh();
     server.events().only_once("s", LONG);
     for round in 0..8 {
@@ -335,7 +338,7 @@ fn what_was_pushed_survives() {
                     })
                 })
                 .collect();
-            // At the very moment when something was seen.
+            // Kills the server as soon as a subscriber has received a change.
             stomp.follow_to(&mut follower, before + 5 + round * 3);
             server.kill();
             take(&mut stomp, &mut follower);
@@ -353,7 +356,7 @@ fn what_was_pushed_survives() {
     }
 }
 
-/// A clean stop ends subscriptions; nobody waits for a server that is gone.
+/// A clean stop ends all subscriptions, and no client waits for the ended server.
 #[test]
 fn a_stop_ends_subscriptions() {
     let mut server = Server::fresh();

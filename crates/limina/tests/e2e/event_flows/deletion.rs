@@ -1,4 +1,4 @@
-//! The subscribers of a stream that is deleted.
+//! Subscriptions to a stream that is deleted.
 
 use crate::events::LONG;
 use crate::harness::Server;
@@ -6,7 +6,7 @@ use crate::sse::Sse;
 use crate::stomp::Stomp;
 
 #[test]
-fn deleting_ends_the_subscriptions() {
+fn deleting_a_stream_ends_its_subscriptions() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);
@@ -28,14 +28,14 @@ fn deleting_ends_the_subscriptions() {
         stomp.expect_close();
     }
     while sse.next().is_some() {}
-    // Those of other streams are not concerned.
+    // Subscribers of other streams notice nothing.
     events.accept("other", "🌮");
     assert_eq!(other.push().clock(), follower.clock + 1);
 }
 
-/// A resumed subscription does not mistake the new stream for the old one.
+/// A resumed subscription does not mistake a new stream for the deleted one of the same name.
 #[test]
-fn a_clock_of_before_is_answered_with_a_key_frame() {
+fn a_clock_of_a_deleted_stream_gets_a_key_frame() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);
@@ -47,7 +47,7 @@ fn a_clock_of_before_is_answered_with_a_key_frame() {
     for (n, after) in [old - 5, old].into_iter().enumerate() {
         stomp.resume(&n.to_string(), "/topic/s", after);
         let push = stomp.push();
-        // From the old clock to the new one there is no way but a key frame, unless the one begins where the other ended.
+        // The subscriber gets a key frame of the new stream, unless the new stream begins at exactly the next clock.
         if after < new.clock - 1 {
             assert!(push.is_key_frame(), "{push:?}");
         }
@@ -56,7 +56,7 @@ fn a_clock_of_before_is_answered_with_a_key_frame() {
 }
 
 #[test]
-fn a_removed_namespace_takes_its_streams_with_it() {
+fn deleting_a_namespace_deletes_its_streams() {
     let mut server = Server::fresh();
     let events = server.events_of("red");
     events.only_once("s", LONG);

@@ -1,4 +1,4 @@
-//! What is not understood is refused, and the answer names the field.
+//! Invalid requests are refused, and the answer names the field.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::ledger::with;
 use crate::reply::Reply;
 
 #[test]
-fn a_setting_that_is_wrong_names_its_field() {
+fn invalid_settings_name_the_field() {
     let server = Server::fresh();
     let events = server.events();
     let cases: &[(&str, Value)] = &[
@@ -34,7 +34,7 @@ fn a_setting_that_is_wrong_names_its_field() {
     events.put("s", &with(setting("only_once", LONG), json!({"max_event": 5}))).invalid("max_event");
     events.put("s", &with(setting("only_once", LONG), json!({"Duration": "5s"}))).invalid("Duration");
     events.read("s").refused(404, "StreamNotFound");
-    // Nor does what is wrong change anything about a stream that is there.
+    // Invalid settings do not change an existing stream either.
     events.only_once("s", LONG);
     let before = events.read("s").ok().body;
     for (field, value) in cases {
@@ -43,9 +43,9 @@ fn a_setting_that_is_wrong_names_its_field() {
     assert_eq!(events.read("s").ok().body, before);
 }
 
-/// Where a field may be left out, what is told of the stream is what the table shows.
+/// If a field is omitted, the stream has the default of the API's table.
 #[test]
-fn what_is_left_out_is_as_in_the_table() {
+fn omitted_fields_have_defaults() {
     let server = Server::fresh();
     let events = server.events();
     events.put("s", &json!({"mode": "only_once", "duration": "10s"})).created();
@@ -54,7 +54,7 @@ fn what_is_left_out_is_as_in_the_table() {
 }
 
 #[test]
-fn a_submission_that_is_wrong_names_its_field() {
+fn invalid_submissions_name_the_field() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);

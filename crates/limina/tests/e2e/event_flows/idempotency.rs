@@ -1,4 +1,4 @@
-//! Idempotency-Key: a blind retry of a strictly-once event would invalidate one's own.
+//! `Idempotency-Key`: without it, a retry of a strictly-once event would invalidate the client's own event.
 
 use std::thread::scope;
 
@@ -6,9 +6,9 @@ use crate::events::LONG;
 use crate::harness::Server;
 use crate::reply::Reply;
 
-/// Many retries at once: one event, and everybody is told of the same.
+/// Many concurrent retries submit one event, and all get the same answer.
 #[test]
-fn retries_at_once_are_one_event() {
+fn concurrent_retries_are_one_event() {
     let server = Server::fresh();
     let events = server.events();
     events.strictly_once("s", LONG);
@@ -35,9 +35,9 @@ fn retries_at_once_are_one_event() {
     }
 }
 
-/// The two paths of the original take keys as well.
+/// The two plain paths also accept idempotency keys.
 #[test]
-fn the_plain_paths_take_keys() {
+fn plain_paths_accept_idempotency_keys() {
     let mut server = Server::fresh();
     let post = |server: &Server, body: &str| {
         let request = server.http().post(server.url("/strictly-once-event"));

@@ -1,4 +1,4 @@
-//! Submitted, then published or invalidated: one of them, once.
+//! Each submitted event is either published or invalidated, exactly once.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ fn change(kind: Kind, clock: u64, event: &str, time: u64) -> Change {
     Change { kind, clock, event: event.to_owned(), time }
 }
 
-/// Many clients, few keys, both modes: every accepted event ends once, and the stream tells of each.
+/// Many clients submit few keys in both modes: every accepted event ends once, and the stream contains each change.
 #[test]
 fn every_event_ends_exactly_once_under_load() {
     let server = Server::fresh();
@@ -73,7 +73,7 @@ fn every_event_ends_exactly_once_under_load() {
     }
 }
 
-/// What was accepted, and the times of what was invalidated on the way.
+/// Submits events. Returns the accepted submissions, and the times of the events that were invalidated.
 fn submit_many(events: &Events, stream: &str, client: u64) -> (Vec<Submitted>, Vec<u64>) {
     let (mut accepted, mut invalidated) = (Vec::new(), Vec::new());
     let mut random = crate::load::Random::new(client + 1);
@@ -93,7 +93,7 @@ fn submit_many(events: &Events, stream: &str, client: u64) -> (Vec<Submitted>, V
     (accepted, invalidated)
 }
 
-/// The follower saw each of these submitted, at its clock, and ended once; and nothing else.
+/// Checks that the follower saw each of these events submitted, at its clock, and ended once; and no other events.
 #[track_caller]
 pub(crate) fn check_ends(follower: &Follower, accepted: &[Submitted]) {
     let mut seen: BTreeMap<(&str, u64), Vec<Kind>> = BTreeMap::new();
@@ -115,9 +115,9 @@ pub(crate) fn check_ends(follower: &Follower, accepted: &[Submitted]) {
     assert_eq!(seen.len(), accepted.len(), "events that nobody submitted, or that are missing");
 }
 
-/// Thousands that fall due at nearly the same time.
+/// Thousands of events fall due at nearly the same time.
 #[test]
-fn a_crowd_falls_due_in_order() {
+fn many_events_fall_due_in_order() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", "3s");

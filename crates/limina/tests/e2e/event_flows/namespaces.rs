@@ -1,4 +1,4 @@
-//! Topics name namespaces and streams.
+//! Topics contain the names of namespaces and streams.
 
 use crate::events::LONG;
 use crate::harness::Server;

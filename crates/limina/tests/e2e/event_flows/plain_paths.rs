@@ -11,7 +11,7 @@ const PATHS: [(&str, &str, &str); 2] = [
 ];
 
 #[test]
-fn the_stream_is_made_on_first_use() {
+fn the_stream_is_created_on_first_use() {
     let mut server = Server::fresh();
     for (path, stream, mode) in PATHS {
         server.events().read(stream).refused(404, "StreamNotFound");
@@ -32,7 +32,7 @@ fn the_stream_is_made_on_first_use() {
 }
 
 #[test]
-fn their_modes_are_those_of_their_names() {
+fn plain_streams_have_the_modes_of_their_names() {
     let server = Server::fresh();
     let modes =
         [("only-once", "only_once", "strictly_once"), ("strictly-once", "strictly_once", "only_once")];
@@ -42,13 +42,13 @@ fn their_modes_are_those_of_their_names() {
         events.read(stream).refused(404, "StreamNotFound");
         events.put(stream, &setting(mode, "1h")).created();
         events.put(stream, &setting(other, "1h")).refused(409, "StreamModeConflict");
-        // Elsewhere the names mean nothing.
+        // In other namespaces these names have no special meaning.
         server.events_of("elsewhere").put(stream, &setting(other, "1h")).created();
     }
 }
 
 #[test]
-fn any_content_type_will_do() {
+fn any_content_type_is_accepted() {
     let server = Server::fresh();
     for (path, stream, _) in PATHS {
         let types = ["text/plain", "application/json", "application/octet-stream", "image/png", "nonsense"];
@@ -64,9 +64,9 @@ fn any_content_type_will_do() {
     }
 }
 
-/// They are streams like others: the same events over the other paths.
+/// The streams of the plain paths can be used through the other paths too, with the same events.
 #[test]
-fn they_are_streams_of_the_namespace_default() {
+fn plain_streams_are_in_the_namespace_default() {
     let server = Server::fresh();
     for (path, stream, mode) in PATHS {
         let first = server.post_plain(path, "x").submitted();
@@ -79,7 +79,7 @@ fn they_are_streams_of_the_namespace_default() {
 }
 
 #[test]
-fn what_is_no_event_is_refused() {
+fn invalid_events_are_refused() {
     let server = Server::fresh();
     for (path, ..) in PATHS {
         for body in [&b""[..], &[b'x'; 1025], b"\xff\xfe"] {
@@ -90,9 +90,9 @@ fn what_is_no_event_is_refused() {
     }
 }
 
-/// Somebody made the stream before, with another setting: that one holds.
+/// If the stream exists already with another setting, that setting stays.
 #[test]
-fn a_setting_of_before_holds() {
+fn existing_settings_are_kept() {
     let server = Server::fresh();
     let events = server.events();
     let body =
@@ -104,7 +104,7 @@ fn a_setting_of_before_holds() {
 }
 
 #[test]
-fn subscribing_makes_them_too() {
+fn subscribing_creates_plain_streams() {
     let server = Server::fresh();
     for (path, stream, mode) in PATHS {
         let mut stomp = Stomp::connect(&server);
@@ -117,9 +117,9 @@ fn subscribing_makes_them_too() {
     }
 }
 
-/// First use by many at once.
+/// Many clients use the plain path for the first time at the same moment.
 #[test]
-fn a_crowd_makes_it_once() {
+fn concurrent_first_uses_create_one_stream() {
     let server = Server::fresh();
     let request = server.http().post(server.url("/only-once-event")).body("x");
     let told: Vec<Reply> = std::thread::scope(|scope| {

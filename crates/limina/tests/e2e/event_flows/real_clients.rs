@@ -1,4 +1,4 @@
-//! The clients that people use: @stomp/stompjs under node, stomp.py, and the follower that the documents show.
+//! Widely used clients: @stomp/stompjs under node, stomp.py, and the follower that the documents show.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -57,7 +57,7 @@ fn stompjs_follows_in_every_version() {
     }
 }
 
-/// `deactivate` waits for the receipt of its DISCONNECT, without a limit.
+/// `deactivate` waits for the receipt of its DISCONNECT, without a timeout.
 #[track_caller]
 fn check_goodbye(client: &mut Client) {
     let mut said = vec![client.said(), client.said()];
@@ -69,7 +69,7 @@ fn check_goodbye(client: &mut Client) {
     );
 }
 
-/// Frames in binary messages, and split into small ones.
+/// Frames that stompjs sends in binary messages, and split into small ones.
 #[test]
 fn stompjs_in_binary_and_in_pieces() {
     let server = Server::fresh();
@@ -105,18 +105,18 @@ fn stompjs_in_binary_and_in_pieces() {
 }
 
 #[test]
-fn stompjs_is_told_of_errors_and_closed() {
+fn stompjs_gets_errors_and_is_closed() {
     let server = Server::fresh();
     let mut client = stompjs(&server, json!({}));
     client.called("connected");
     command(&mut client, json!({"command": "subscribe", "id": "x", "destination": "/topic/unknown"}));
     let error = client.called("error").to_string();
     assert!(error.contains("StreamNotFound"), "{error}");
-    // The library does not close on an ERROR by itself.
+    // The library does not close the connection after an ERROR.
     assert_eq!(client.called("closed")["code"], 1002);
 }
 
-/// A close that is not answered looks to a browser like a broken connection (1006).
+/// If the server does not answer a close, a browser reports a broken connection (1006).
 #[test]
 fn stompjs_leaves_cleanly() {
     let server = Server::fresh();
@@ -132,14 +132,14 @@ fn stompjs_leaves_cleanly() {
 }
 
 #[test]
-fn stompjs_beats_and_is_beaten_for() {
+fn stompjs_exchanges_heart_beats() {
     let server = Server::fresh();
     server.events().put("s", &with(setting("only_once", LONG), json!({"key_frame_every": "1h"}))).created();
     let mut client = stompjs(&server, json!({"heartbeatIncoming": 2000, "heartbeatOutgoing": 2000}));
     client.called("connected");
     command(&mut client, json!({"command": "subscribe", "id": "x", "destination": "/topic/s"}));
     client.called("message");
-    // Several periods of silence: each side would have given up the other by now.
+    // Several heart-beat periods of silence: without heart-beats, each side would have hung up by now.
     std::thread::sleep(std::time::Duration::from_secs(9));
     server.events().accept("s", "x");
     let message = client.called("message");
@@ -147,7 +147,7 @@ fn stompjs_beats_and_is_beaten_for() {
 }
 
 #[test]
-fn stompjs_is_told_the_time() {
+fn stompjs_gets_the_time() {
     let server = Server::fresh();
     let mut client = stompjs(&server, json!({}));
     client.called("connected");
@@ -190,7 +190,7 @@ fn stomp_py_follows_and_acknowledges() {
         }
         assert_eq!((follower.incubating, follower.changes.len()), (end.events, 3));
         command(&mut client, json!({"command": "disconnect"}));
-        // The library says so in either order.
+        // The library reports these two in either order.
         let mut said = [client.said(), client.said()];
         said.sort_by_key(|said| said["called"].to_string());
         assert_eq!(
@@ -223,9 +223,9 @@ fn stomp_py_resumes() {
     }
 }
 
-/// It drops a server that is silent for one and a half periods.
+/// The library drops a server that is silent for one and a half periods.
 #[test]
-fn stomp_py_beats_and_is_beaten_for() {
+fn stomp_py_exchanges_heart_beats() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     let mut client = stomp_py(&server, [3000, 3000]);
@@ -238,7 +238,7 @@ fn stomp_py_beats_and_is_beaten_for() {
 }
 
 #[test]
-fn stomp_py_is_told_of_errors_and_closed() {
+fn stomp_py_gets_errors_and_is_closed() {
     let server = Server::fresh();
     let mut client = stomp_py(&server, [0, 0]);
     client.called("connected");
@@ -248,17 +248,17 @@ fn stomp_py_is_told_of_errors_and_closed() {
     client.called("closed");
 }
 
-/// The follower of the documents, under load, with the server killed in the midst of it: its set of incubating events
-/// is at every clock what the server says it is.
+/// The follower of the documents under load, while the server is killed several times: at every clock its set of
+/// incubating events is that of the server.
 #[test]
-fn the_follower_is_whole_across_a_kill() {
+fn the_documented_follower_is_consistent_across_kills() {
     let mut server = Server::fresh();
     let body = json!({"key_frame_every": "500ms"});
     server.events().put("s", &with(setting("strictly_once", "700ms"), body)).created();
     let mut client = Client::node("follower_run.mjs", &[&url(&server), "/topic/s"]);
     let first = client.said();
     assert_eq!(first["kind"], "KEY_FRAME", "{first}");
-    // What the server said at a clock, to be compared with what the follower had at the same.
+    // The incubating events that the server returned, by clock, to be compared with those of the follower.
     let mut asked: BTreeMap<u64, BTreeMap<String, u64>> = BTreeMap::new();
     for round in 0..3 {
         let (events, over, done) = (server.events(), AtomicBool::new(false), AtomicUsize::new(0));
@@ -316,13 +316,13 @@ fn the_follower_is_whole_across_a_kill() {
         }
         said = client.said();
     }
-    // It saw every clock, those during the kills too.
+    // The follower saw every clock, also those during the kills.
     for (clock, incubating) in &asked {
         assert_eq!(folded.get(clock), Some(incubating), "at the clock {clock}");
     }
     assert!(asked.len() > 3, "asked at {} clocks only", asked.len());
     client.end();
-    // Key frames go on coming until it has said goodbye.
+    // Until the client has said `bye`, it may report more key frames.
     while let Some(line) = client.line().filter(|line| line != "bye") {
         assert!(line.contains("KEY_FRAME"), "{line}");
     }

@@ -10,7 +10,7 @@ use crate::sse::Sse;
 use crate::stomp::{Follower, Stomp};
 
 #[test]
-fn the_same_messages_as_over_stomp() {
+fn messages_are_the_same_as_over_stomp() {
     let server = Server::fresh();
     for (namespace, stream) in [("default", "s"), ("a/b 🌮", "c d/🍎")] {
         let events = server.events_of(namespace);
@@ -66,14 +66,14 @@ fn resumes_by_last_event_id() {
             _ => server.crash_and_restart(),
         }
     }
-    // With nothing after it the next change is the first to come.
+    // There is no change after this clock, so the next change comes first.
     let mut sse = Sse::open(&server, "/v1/events/s/stream", Some(&(first + 49).to_string()));
     let next = server.events().accept("s", "next");
     assert_eq!(sse.push().change().clock, next.clock);
 }
 
 #[test]
-fn a_clock_that_is_not_kept_or_not_reached_gets_a_key_frame() {
+fn an_old_or_future_clock_gets_a_key_frame() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);
@@ -86,9 +86,9 @@ fn a_clock_that_is_not_kept_or_not_reached_gets_a_key_frame() {
     }
 }
 
-/// The connection breaks with the server, and the next one goes on where it ended, without a gap.
+/// The connection breaks when the server stops. The next connection resumes at the same clock, without a gap.
 #[test]
-fn goes_on_across_restarts_without_a_gap() {
+fn followers_resume_across_restarts_without_a_gap() {
     let mut server = Server::fresh();
     server.events().only_once("s", "200ms");
     let mut follower = Follower::default();
@@ -116,7 +116,7 @@ fn goes_on_across_restarts_without_a_gap() {
 }
 
 #[test]
-fn key_frames_come_regularly() {
+fn key_frames_are_periodic() {
     let server = Server::fresh();
     let events = server.events();
     events.put("s", &with(setting("only_once", LONG), json!({"key_frame_every": "100ms"}))).created();
@@ -130,11 +130,11 @@ fn key_frames_come_regularly() {
 }
 
 #[test]
-fn a_last_event_id_that_is_no_clock_is_no_crash() {
+fn an_invalid_last_event_id_causes_no_crash() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     for last in ["x", "-1", "1.5", "99999999999999999999999999"] {
-        // What it answers is its own choice; that it serves on is not.
+        // The server may answer anything, but must continue to serve.
         let stream = std::net::TcpStream::connect(server.address()).expect("connect");
         use std::io::{Read, Write};
         stream.set_read_timeout(Some(crate::harness::DEADLINE)).expect("a timeout");
@@ -149,9 +149,9 @@ fn a_last_event_id_that_is_no_clock_is_no_crash() {
     Reply::to(server.events().request("GET", "/s")).ok();
 }
 
-/// Over HTTP/2 as well, several streams on one connection.
+/// Several streams on one HTTP/2 connection.
 #[test]
-fn over_http_2() {
+fn several_streams_work_over_http_2() {
     let server = Server::fresh();
     let events = server.events();
     let runtime = crate::h2::runtime();

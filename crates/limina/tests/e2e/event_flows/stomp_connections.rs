@@ -47,7 +47,7 @@ fn the_highest_common_version_is_chosen() {
                 accepted.map(|versions| ("accept-version", versions)).into_iter().collect();
             stomp.send(command, &headers, "");
             let connected = stomp.receive().is("CONNECTED");
-            // In 1.0 there is no header for it; who asks for nothing may do without.
+            // STOMP 1.0 has no header `version`, so an answer without it has version 1.0.
             let version = connected.header("version").unwrap_or("1.0");
             assert_eq!(version, chosen, "{accepted:?}: {connected:?}");
             if chosen != "1.0" {
@@ -65,7 +65,7 @@ fn the_highest_common_version_is_chosen() {
 }
 
 #[test]
-fn no_common_version_is_an_error_that_tells_ours() {
+fn no_common_version_is_an_error_with_our_versions() {
     let server = Server::fresh();
     for accepted in ["2.0", "1.3,1.4", "0.9", "x", ""] {
         let mut stomp = Stomp::open(&server, &[]);
@@ -78,7 +78,7 @@ fn no_common_version_is_an_error_that_tells_ours() {
 }
 
 #[test]
-fn what_clients_send_with_connect_is_accepted() {
+fn usual_connect_headers_are_accepted() {
     let server = Server::fresh();
     for headers in [
         &[("accept-version", "1.2"), ("host", "example.org"), ("login", "me"), ("passcode", "secret")][..],
@@ -89,9 +89,9 @@ fn what_clients_send_with_connect_is_accepted() {
     }
 }
 
-/// The server beats as often as was agreed: every max(sx, cy).
+/// The server sends a heart-beat in each agreed period, max(sx, cy).
 #[test]
-fn the_server_beats() {
+fn the_server_sends_heart_beats() {
     let server = Server::fresh();
     let (mut stomp, connected) =
         Stomp::connect_with(&server, &[V12], &[("accept-version", "1.2"), ("heart-beat", "0,300")]);
@@ -111,36 +111,36 @@ fn the_server_beats() {
         assert_eq!(frame, None);
         assert_eq!(stomp.closed_with, None);
     }
-    // It must not be silent for long, nor need it shout.
+    // The server must not be silent for longer than a period, nor send heart-beats much more often.
     assert!(begun.elapsed() >= period, "three beats in {:?}", begun.elapsed());
 }
 
 #[test]
-fn who_wants_no_beats_gets_none() {
+fn no_heart_beats_are_sent_unless_requested() {
     let server = Server::fresh();
     for beats in ["0,0", "5000,0"] {
         let (mut stomp, _) =
             Stomp::connect_with(&server, &[V12], &[("accept-version", "1.2"), ("heart-beat", beats)]);
         stomp.line_feeds = 0;
         assert_eq!(stomp.receive_within(Duration::from_secs(1)), None);
-        // What follows a frame may be a line feed too, but nobody beats.
+        // An end of line may also follow a frame, but there is no heart-beat.
         assert!(stomp.line_feeds <= 1, "{} beats", stomp.line_feeds);
         stomp.sync("alive");
     }
 }
 
-/// A client that promised to beat and is silent is gone; one that keeps its promise is not.
+/// A client that offered heart-beats and sends none is dropped. A client that sends them is not.
 #[test]
-fn a_silent_client_is_dropped_and_a_beating_one_is_not() {
+fn only_a_silent_client_is_dropped() {
     let server = Server::fresh();
-    // Long, so that the beating one keeps its promise on a slow machine too.
+    // A long period, so that the client that sends heart-beats is in time on a slow machine too.
     let promise = [("accept-version", "1.2"), ("heart-beat", "2000,0")];
     let begun = Instant::now();
     let (mut silent, connected) = Stomp::connect_with(&server, &[V12], &promise);
     let (mut beating, _) = Stomp::connect_with(&server, &[V12], &promise);
     let (_, wants) = heart_beat(connected.header("heart-beat"));
     if wants == 0 {
-        // The server asks for none, and so may drop nobody.
+        // The server asks for no heart-beats, so it must not drop a client without any.
         assert_eq!(silent.receive_within(Duration::from_secs(1)), None);
         silent.sync("alive");
         return;
@@ -169,12 +169,12 @@ fn heart_beat(header: Option<&str>) -> (u64, u64) {
 }
 
 #[test]
-fn a_heart_beat_that_is_none_is_an_error() {
+fn an_invalid_heart_beat_header_causes_no_crash() {
     let server = Server::fresh();
     for beats in ["x", "1", "1,", ",1", "-1,0", "1,2,x"] {
         let mut stomp = Stomp::open(&server, &[V12]);
         stomp.send("CONNECT", &[("accept-version", "1.2"), ("heart-beat", beats)], "");
-        // Refused, or taken for none: not a crash, and never half a connection.
+        // The header is refused or ignored. It must not crash the server, and the connection must not stay half open.
         match stomp.receive().command.as_str() {
             "ERROR" => stomp.expect_close(),
             "CONNECTED" => stomp.sync("alive"),
@@ -184,7 +184,7 @@ fn a_heart_beat_that_is_none_is_an_error() {
 }
 
 #[test]
-fn a_receipt_for_any_frame() {
+fn any_frame_can_have_a_receipt() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     let mut stomp = Stomp::connect(&server);
@@ -213,14 +213,14 @@ fn a_receipt_for_any_frame() {
 }
 
 #[test]
-fn a_disconnect_without_a_receipt_closes_too() {
+fn a_disconnect_without_a_receipt_closes_the_connection() {
     let server = Server::fresh();
     let mut stomp = Stomp::connect(&server);
     stomp.send("DISCONNECT", &[], "");
     stomp.expect_close();
 }
 
-/// ERROR, with the receipt's id where one was asked for, and then the end of the connection.
+/// An ERROR has the receipt's id if the frame asked for one, and then the connection is closed.
 #[test]
 fn errors_close_the_connection() {
     let server = Server::fresh();
@@ -248,7 +248,7 @@ fn errors_close_the_connection() {
     }
 }
 
-/// A command that is none of a client's.
+/// A command that only servers send.
 #[test]
 fn an_unknown_command_is_an_error() {
     let server = Server::fresh();
@@ -261,10 +261,10 @@ fn an_unknown_command_is_an_error() {
     }
 }
 
-/// Who asked for a receipt learns which of its frames it was. (What does not begin with a command is no frame, and not
-/// read on.)
+/// If the faulty frame asked for a receipt, the ERROR names that receipt. (Input that does not begin with a command is
+/// not a frame, and the server reads no further.)
 #[test]
-fn a_command_that_clients_do_not_send_is_told_by_its_receipt() {
+fn an_error_has_the_receipt_of_a_command_of_servers() {
     let server = Server::fresh();
     let mut stomp = Stomp::connect(&server);
     stomp.send("MESSAGE", &[("destination", "/topic/only-once"), ("receipt", "r")], "");
@@ -274,7 +274,7 @@ fn a_command_that_clients_do_not_send_is_told_by_its_receipt() {
 }
 
 #[test]
-fn first_of_all_comes_connect() {
+fn connect_must_come_first() {
     let server = Server::fresh();
     for command in ["SUBSCRIBE", "SEND", "DISCONNECT", "BOGUS"] {
         let mut stomp = Stomp::open(&server, &[V12]);
@@ -285,9 +285,9 @@ fn first_of_all_comes_connect() {
     assert_eq!(server.events().names(10), [""; 0]);
 }
 
-/// Others on the same server notice nothing of one that was thrown out.
+/// When the server drops one connection, other connections notice nothing.
 #[test]
-fn an_error_is_one_connections_own() {
+fn an_error_affects_one_connection() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     let mut good = Stomp::connect(&server);
@@ -303,7 +303,7 @@ fn an_error_is_one_connections_own() {
 }
 
 #[test]
-fn without_an_upgrade_it_is_refused() {
+fn requests_without_an_upgrade_are_refused() {
     let server = Server::fresh();
     for headers in ["", "Upgrade: websocket\r\n", "Upgrade: h2c\r\nConnection: Upgrade\r\n"] {
         let reply = raw::ask(server.address(), raw::request("GET", "/ws", headers, b""));
@@ -311,9 +311,9 @@ fn without_an_upgrade_it_is_refused() {
     }
 }
 
-/// As browsers ask for it, each in its own words.
+/// Upgrade requests with the headers that browsers send, in their various spellings.
 #[test]
-fn the_upgrade_of_any_browser_is_accepted() {
+fn upgrades_of_all_browsers_are_accepted() {
     let server = Server::fresh();
     for headers in [
         "Connection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n",
@@ -331,9 +331,9 @@ fn the_upgrade_of_any_browser_is_accepted() {
     }
 }
 
-/// A beat that no clock can count to is a beat that never comes, or an error; not a crash.
+/// Heart-beat periods that do not fit any clock are treated as "never", or refused. They must not crash the server.
 #[test]
-fn enormous_heart_beats_are_no_crash() {
+fn enormous_heart_beats_cause_no_crash() {
     let server = Server::fresh();
     for beats in
         ["4294967295,4294967295", "18446744073709551615,18446744073709551615", "99999999999999999999999,1"]

@@ -1,4 +1,4 @@
-//! Clients that send as much as they can: others are served meanwhile.
+//! Clients that send as fast as they can do not keep others from being served.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,16 +9,17 @@ use crate::locks::PROMPT;
 use crate::stomp::{Stomp, encode};
 use crate::websocket::TEXT;
 
-/// As long as a message may be.
+/// The maximum length of a message.
 const BYTES: usize = 256 << 10;
 
-/// Two connections of each kind send one full message after another, more than there are processors to work on them.
+/// Two connections of each kind send messages of maximum length without a pause: more connections than there are
+/// processors.
 #[test]
-fn a_flood_does_not_keep_others_from_being_answered() {
+fn floods_do_not_keep_others_from_being_answered() {
     let server = Server::fresh();
     let pair = encode("BEGIN", &[("transaction", "t")], "") + &encode("COMMIT", &[("transaction", "t")], "");
     let floods = ["\n".to_owned(), "\r\n".to_owned(), pair];
-    // All are connected before the first begins: a server that is kept busy would not even let the others in.
+    // All floods connect before the first one begins: a busy server might not even accept the others.
     let floods = floods.iter().flat_map(|flood| [flood, flood]);
     let clients: Vec<_> =
         floods.map(|flood| (Stomp::connect(&server), flood.repeat(BYTES / flood.len()))).collect();
@@ -30,7 +31,7 @@ fn a_flood_does_not_keep_others_from_being_answered() {
                 while !is_over.load(Ordering::Relaxed) {
                     client.socket().send(TEXT, message.as_bytes());
                 }
-                // All of it was understood.
+                // The server has understood everything.
                 client.sync("end");
             });
         }

@@ -1,4 +1,4 @@
-//! Frames as they may come: joined, split, binary, too large, or broken.
+//! Frames in every form in which they may arrive: joined, split, binary, too large, or broken.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn check_answers(stomp: &mut Stomp) {
 }
 
 #[test]
-fn joined_in_one_message() {
+fn frames_joined_in_one_message() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     for kind in [TEXT, BINARY] {
@@ -41,7 +41,7 @@ fn joined_in_one_message() {
 }
 
 #[test]
-fn split_at_every_octet() {
+fn frames_split_at_every_octet() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     let mut stomp = Stomp::open(&server, &[V12]);
@@ -52,7 +52,7 @@ fn split_at_every_octet() {
 }
 
 #[test]
-fn split_anywhere_and_mixed() {
+fn frames_split_anywhere_and_mixed() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     let all = opening() + &subscription();
@@ -65,7 +65,7 @@ fn split_anywhere_and_mixed() {
     }
 }
 
-/// One WebSocket message in several fragments, with a ping between them.
+/// One WebSocket message is sent in several fragments, with a ping between them.
 #[test]
 fn fragments_are_one_message() {
     let server = Server::fresh();
@@ -100,7 +100,7 @@ fn lines_may_end_in_cr_lf() {
 }
 
 #[test]
-fn of_repeated_headers_the_first_counts() {
+fn the_first_of_repeated_headers_counts() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     let mut stomp = Stomp::connect(&server);
@@ -120,7 +120,7 @@ fn of_repeated_headers_the_first_counts() {
     receipt.is("RECEIPT").has("receipt-id", "first");
 }
 
-/// Escapes both ways: a subscription's id may be any text.
+/// Escapes in both directions: the id of a subscription may be any text.
 #[test]
 fn headers_are_escaped() {
     let server = Server::fresh();
@@ -155,14 +155,14 @@ fn content_length_counts_octets() {
         stomp.send("SEND", &headers, body);
         stomp.receive().is("RECEIPT").has("receipt-id", &receipt);
     }
-    // One that disagrees with the body is a clean error.
+    // A `content-length` that contradicts the body is an error.
     stomp.send("SEND", &[("destination", "/app/time"), ("content-length", "2")], "🌮🌮");
     stomp.receive().is("ERROR");
     stomp.expect_close();
 }
 
 #[test]
-fn what_is_no_frame_is_an_error() {
+fn malformed_frames_are_errors() {
     let server = Server::fresh();
     for octets in [
         &b"SUBSCRIBE\nno colon here\n\n\0"[..],
@@ -177,7 +177,8 @@ fn what_is_no_frame_is_an_error() {
         stomp.receive().is("ERROR");
         stomp.expect_close();
     }
-    // Not UTF-8 in a header, and what WebSocket itself does not allow: a text that is not UTF-8, a kind of message that nobody knows.
+    // A header that is not UTF-8; and two errors of WebSocket itself: a text message that is not UTF-8, and an unknown
+    // opcode.
     for (kind, octets) in [(BINARY, &b"SUBSCRIBE\nid:\xff\n\n\0"[..]), (TEXT, b"\xff\xfe"), (0x5, b"x")] {
         let mut stomp = Stomp::connect(&server);
         stomp.socket().send(kind, octets);
@@ -187,7 +188,7 @@ fn what_is_no_frame_is_an_error() {
     Stomp::connect(&server).sync("alive");
 }
 
-/// Whatever grows without end is cut off: a body, a header, headers, one WebSocket message.
+/// Everything that could grow without end has a bound: a body, a header, the number of headers, a WebSocket message.
 #[test]
 fn frames_that_are_too_large_are_refused() {
     let server = Server::fresh();
@@ -201,7 +202,7 @@ fn frames_that_are_too_large_are_refused() {
     for (start, part) in large {
         let mut stomp = Stomp::connect(&server);
         let mut sent = stomp.socket().try_send(BINARY, &start).is_ok();
-        // 64 KiB a frame is plenty; nobody may send a hundred times as much.
+        // In all 6 MB, a hundred times what a frame may have: the server must not accept that.
         for _ in 0..64 {
             sent = sent && stomp.socket().try_send(BINARY, &part).is_ok();
         }
@@ -216,9 +217,9 @@ fn frames_that_are_too_large_are_refused() {
     Stomp::connect(&server).sync("alive");
 }
 
-/// What a client has a right to send, even at once, is not too much.
+/// Many frames within the bounds are accepted, even at once.
 #[test]
-fn a_frame_of_moderate_size_is_fine() {
+fn frames_of_moderate_size_are_accepted() {
     let server = Server::fresh();
     let mut stomp = Stomp::connect(&server);
     let body = "x".repeat(10_000);
@@ -229,9 +230,9 @@ fn a_frame_of_moderate_size_is_fine() {
     }
 }
 
-/// Subscriptions of one connection are bounded too, and short of that all of them work.
+/// The number of subscriptions of a connection is bounded. Below the bound, all of them work.
 #[test]
-fn endless_subscriptions_are_refused() {
+fn subscriptions_are_bounded() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     let mut stomp = Stomp::connect(&server);
@@ -252,9 +253,9 @@ fn endless_subscriptions_are_refused() {
     assert!(refused, "a hundred thousand subscriptions on one connection");
 }
 
-/// Who opens a connection and says nothing is not kept for ever; the contract does not say for how long.
+/// A connection on which the client sends nothing is closed at some time. The contract does not say when.
 #[test]
-fn a_connection_that_says_nothing_costs_nobody_anything() {
+fn silent_connections_are_closed() {
     let server = Server::fresh();
     let silent: Vec<WebSocket> = (0..50).map(|_| WebSocket::open(server.address(), &[V12])).collect();
     let mut stomp = Stomp::connect(&server);
@@ -263,7 +264,7 @@ fn a_connection_that_says_nothing_costs_nobody_anything() {
     drop(silent);
 }
 
-/// What is escaped depends on the version: nothing in 1.0, all but the carriage return in 1.1.
+/// The version decides what is escaped: nothing in 1.0, everything except the carriage return in 1.1.
 #[test]
 fn each_version_has_its_own_escapes() {
     let server = Server::fresh();

@@ -1,4 +1,5 @@
-//! Subscriptions that come and go while everything moves: each is consistent, and nothing is left behind.
+//! Subscriptions begin and end while streams change: each subscription is consistent, and nothing remains of those that
+//! ended.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use crate::locks::PROMPT;
 use crate::stomp::{Follower, Stomp, V12};
 use crate::websocket::{Received, WebSocket};
 
-/// Submits until told to stop.
+/// Submits events until `over` is set.
 fn write_on(events: &Events, stream: &str, writer: u64, over: &AtomicBool) {
     let mut random = crate::load::Random::new(writer + 1);
     while !over.load(Ordering::Relaxed) {
@@ -23,7 +24,8 @@ fn write_on(events: &Events, stream: &str, writer: u64, over: &AtomicBool) {
     }
 }
 
-/// The same id again and again on one connection: after the receipt of its end nothing more comes of a subscription.
+/// One connection subscribes and unsubscribes with the same id repeatedly: after the receipt of UNSUBSCRIBE, no message
+/// of that subscription arrives.
 #[test]
 fn subscribing_and_unsubscribing_under_load() {
     let server = Server::fresh();
@@ -44,7 +46,7 @@ fn subscribing_and_unsubscribing_under_load() {
                 match resume {
                     Some(after) if round % 2 == 0 => {
                         stomp.resume("again", "/topic/s", after);
-                        // The events that were incubating then are not known here; the clocks are.
+                        // This test does not know which events were incubating then, but it knows the clocks.
                         for clock in after + 1..after + 6 {
                             assert_eq!(stomp.push_change().clock, clock, "round {round}");
                         }
@@ -79,10 +81,10 @@ fn subscribing_and_unsubscribing_under_load() {
     });
 }
 
-/// A stream that is deleted and made again while many subscribe: each hears of one stream, from its key frame to the
-/// ERROR, or of none; and its clocks are never those of an earlier one.
+/// A stream is deleted and created again while many clients subscribe. Each subscription gets messages of one stream,
+/// from its key frame to the ERROR, or of none, and never the clocks of an earlier stream.
 #[test]
-fn subscribing_while_a_stream_is_deleted_and_made_again() {
+fn subscribing_while_a_stream_is_recreated() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);
@@ -134,7 +136,7 @@ fn subscribing_while_a_stream_is_deleted_and_made_again() {
     }
 }
 
-/// Connections that broke are let go: their sockets too.
+/// When connections break, the server closes their sockets too.
 #[test]
 fn sockets_of_vanished_subscribers_are_closed() {
     let mut server = Server::fresh();
@@ -164,7 +166,7 @@ fn sockets_of_vanished_subscribers_are_closed() {
     }
 }
 
-/// As every WebSocket: a close frame in answer to the client's (RFC 6455, 5.5.1).
+/// The server answers a client's close frame with a close frame (RFC 6455, 5.5.1).
 #[test]
 fn a_close_is_answered_with_a_close() {
     let server = Server::fresh();
@@ -187,9 +189,9 @@ fn check_close(when: &str, socket: &mut WebSocket) {
     assert_eq!(socket.receive(DEADLINE), Received::Close(Some(1000)), "{when}");
 }
 
-/// Subscribers that do not read hold up neither a stop nor the end of their stream.
+/// Subscribers that do not read delay neither a stop nor the end of their stream.
 #[test]
-fn a_stop_does_not_wait_for_who_does_not_read() {
+fn a_stop_does_not_wait_for_stalled_subscribers() {
     let mut server = Server::fresh();
     let events = server.events();
     events.put("s", &with(setting("only_once", LONG), json!({"key_frame_every": "100ms"}))).created();
@@ -203,7 +205,7 @@ fn a_stop_does_not_wait_for_who_does_not_read() {
         .collect();
     let mut told = Stomp::connect(&server);
     told.subscribe("0", "/topic/gone");
-    // Key frames of about 300 KB ten times a second soon fill what the sockets hold.
+    // Key frames of about 300 KB, ten times a second, soon fill the buffers of the sockets.
     std::thread::scope(|scope| {
         for writer in 0..4 {
             let events = &events;
@@ -220,11 +222,12 @@ fn a_stop_does_not_wait_for_who_does_not_read() {
     while filled.elapsed() < std::time::Duration::from_secs(3) {
         events.incubating("s");
     }
-    // A key frame is encoded once, whoever waits for it.
+    // A key frame is encoded once, however many subscribers wait for it.
     let grown = resident(&mut server).saturating_sub(before);
     assert!(grown < 48 << 20, "grown by {} MiB", grown >> 20);
     events.delete("gone").is(204);
-    // What was not read before is read now, or replaced; at its end stands the ERROR.
+    // The subscriber now reads the pending messages, or the key frame that replaced them. The last message is the
+    // ERROR.
     loop {
         let frame = told.receive();
         if frame.command == "ERROR" {

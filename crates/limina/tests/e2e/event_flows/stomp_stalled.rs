@@ -1,4 +1,5 @@
-//! A subscriber that does not read: it costs no memory, delays nobody, and is whole again after its next key frame.
+//! A subscriber that does not read costs little memory, delays no other client, and has the current state again after
+//! its next key frame.
 
 use serde_json::json;
 
@@ -8,19 +9,20 @@ use crate::ledger::with;
 use crate::sse::Sse;
 use crate::stomp::{Follower, Stomp};
 
-/// What the server's memory may grow by: far more than one stream's kept changes, far less than a copy per subscriber.
+/// The most that the server's memory may grow: far more than the kept changes of one stream, and far less than a copy
+/// for each subscriber.
 const GROWTH: u64 = 128 << 20;
 
-/// Changes enough that they fit neither in the sockets' buffers nor in what is kept.
+/// So many events that their changes fit neither into the buffers of the sockets nor into the kept changes.
 const EVENTS: usize = 8_000;
 
 #[test]
-fn who_stalls_is_whole_again_and_delays_nobody() {
+fn a_stalled_subscriber_recovers_and_delays_no_other() {
     let mut server = Server::fresh();
     let events = server.events();
     let body = json!({"max_events": 1_000_000, "key_frame_every": "30s"});
     events.put("s", &with(setting("only_once", "20ms"), body)).created();
-    // They subscribe, and read no further.
+    // These subscribers do not read any further.
     let mut stalled: Vec<(Stomp, Follower)> = (0..20)
         .map(|_| {
             let mut stomp = Stomp::connect(&server);
@@ -36,7 +38,7 @@ fn who_stalls_is_whole_again_and_delays_nobody() {
 
     let reader = std::thread::scope(|scope| {
         let reader = scope.spawn(move || {
-            // Each is submitted and published.
+            // Each event has two changes: submitted and published.
             reader.follow_to(&mut reading, start + 2 * EVENTS as u64);
             (reader, reading)
         });
@@ -66,7 +68,7 @@ fn who_stalls_is_whole_again_and_delays_nobody() {
     let end = events.incubating("s");
     reader.follow_to(&mut reading, end.clock);
     assert_eq!(reading.incubating, end.events);
-    // They read on: what they missed is replaced by a key frame, and then they are whole.
+    // The subscribers read on. Key frames replace the changes that they missed, and then they have the current state.
     for (stomp, follower) in &mut stalled {
         stomp.follow_to(follower, end.clock);
         assert_eq!((follower.clock, &follower.incubating), (end.clock, &end.events));
@@ -76,14 +78,14 @@ fn who_stalls_is_whole_again_and_delays_nobody() {
         follower.fold(stalled_sse.push());
     }
     assert_eq!(follower.incubating, end.events);
-    // And they go on with the others.
+    // They also receive the changes that follow.
     let next = events.accept("s", "next");
     for (stomp, follower) in &mut stalled {
         stomp.follow_to(follower, next.clock);
         assert_eq!(follower.changes.last().map(|change| change.clock), Some(next.clock));
     }
 
-    // At least the last 10,000 changes are kept, for everybody who comes back; also over a crash.
+    // At least the last 10,000 changes are kept for clients that resume, also after a crash.
     let check_kept = |server: &Server| {
         let mut back = Stomp::connect(server);
         let mut clock = next.clock - 10_000;
@@ -95,7 +97,7 @@ fn who_stalls_is_whole_again_and_delays_nobody() {
         }
     };
     check_kept(&server);
-    // Further back it is as it may be: the changes, or a key frame; the state is the same.
+    // For an older clock, the client may get the changes or a key frame. The resulting state is the same.
     let mut far = Stomp::connect(&server);
     far.resume("0", "/topic/s", start);
     let mut follower = Follower { clock: start, ..Follower::default() };
@@ -106,7 +108,7 @@ fn who_stalls_is_whole_again_and_delays_nobody() {
     check_kept(&server);
 }
 
-/// A key frame of megabytes is one message like any other.
+/// A key frame of several megabytes is one message.
 #[test]
 fn a_large_key_frame_is_delivered_whole() {
     let mut server = Server::fresh();
@@ -126,7 +128,7 @@ fn a_large_key_frame_is_delivered_whole() {
         let incubating = server.events().incubating("s");
         assert_eq!(incubating.events.len(), 4000);
         let mut stomp = Stomp::connect(&server);
-        // One that does not take it must not be in the way of another.
+        // A subscriber that does not read the key frame does not delay another one.
         let mut stalled = Stomp::connect(&server);
         stalled.subscribe("0", "/topic/s");
         let follower = stomp.follow("0", "/topic/s");
@@ -140,7 +142,7 @@ fn a_large_key_frame_is_delivered_whole() {
     }
 }
 
-/// What an idle subscriber costs: its connection's task, and small buffers.
+/// An idle subscriber costs its connection's task, and small buffers.
 #[test]
 fn a_subscriber_costs_little_memory() {
     const SUBSCRIBERS: u64 = 300;
@@ -151,7 +153,7 @@ fn a_subscriber_costs_little_memory() {
         stomp.follow("0", "/topic/s");
         stomp
     };
-    // The first ones grow what all share.
+    // The first subscribers allocate memory that all of them share.
     let _first: Vec<Stomp> = (0..50).map(|_| subscribe(&server)).collect();
     let before = resident(&mut server);
     let _subscribers: Vec<Stomp> = (0..SUBSCRIBERS).map(|_| subscribe(&server)).collect();
@@ -160,9 +162,9 @@ fn a_subscriber_costs_little_memory() {
     assert!(each < 69 << 10, "{} KiB for each subscriber", each >> 10);
 }
 
-/// Followers that come back share what they have missed, and take it as their clients do.
+/// Followers that resume far back share the pages that they read, and read only as fast as their clients do.
 #[test]
-fn many_who_resume_far_back_cost_little_memory() {
+fn many_followers_resuming_far_back_cost_little_memory() {
     let mut server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);
@@ -178,7 +180,7 @@ fn many_who_resume_far_back_cost_little_memory() {
         }
     });
     let before = resident(&mut server);
-    // They take the first change, and read no further.
+    // These clients read one change and no more.
     let mut resumed: Vec<Stomp> = (0..64).map(|_| Stomp::connect(&server)).collect();
     resumed.iter_mut().for_each(|stomp| stomp.resume("0", "/topic/s", start));
     for stomp in &mut resumed {
@@ -189,7 +191,7 @@ fn many_who_resume_far_back_cost_little_memory() {
     assert!(grown < 64 << 20, "{} MiB for 64 subscribers that are 4,000 changes behind", grown >> 20);
 }
 
-/// The server's resident memory, in octets.
+/// The server's resident memory, in bytes.
 pub(crate) fn resident(server: &mut Server) -> u64 {
     let path = format!("/proc/{}/status", server.process().id());
     let status = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));

@@ -1,4 +1,4 @@
-//! What a subscriber is sent: a key frame at once, then every change, in the order of clocks.
+//! The messages of a subscription: a key frame at once, and then every change in the order of clocks.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::ledger::with;
 use crate::stomp::{Follower, Kind, Push, Stomp, V10, V11};
 
 #[test]
-fn a_key_frame_at_once_and_then_every_change() {
+fn subscribers_get_a_key_frame_and_then_every_change() {
     let server = Server::fresh();
     let events = server.events();
     events.strictly_once("s", LONG);
@@ -40,7 +40,7 @@ fn a_key_frame_at_once_and_then_every_change() {
 }
 
 #[test]
-fn key_frames_come_regularly_and_are_the_state() {
+fn periodic_key_frames_equal_the_state() {
     let server = Server::fresh();
     let events = server.events();
     events.put("s", &with(setting("only_once", "400ms"), json!({"key_frame_every": "100ms"}))).created();
@@ -48,7 +48,7 @@ fn key_frames_come_regularly_and_are_the_state() {
     let begun = Instant::now();
     let mut follower = stomp.follow("0", "/topic/s");
     let mut n = 0;
-    // Each key frame of a clock that has been reached is compared with the folded state.
+    // Each key frame is compared with the folded state at the same clock.
     while follower.key_frames < 12 {
         n += 1;
         events.accept("s", &n.to_string());
@@ -73,7 +73,7 @@ fn an_unknown_stream_is_an_error() {
 }
 
 #[test]
-fn destinations_that_are_none_are_errors() {
+fn invalid_destinations_are_errors() {
     let server = Server::fresh();
     for destination in
         ["", "/", "/topic", "/topic/", "/topic/a/b/c", "/queue/s", "s", "/topic/%zz", "/topic/%ff"]
@@ -85,7 +85,7 @@ fn destinations_that_are_none_are_errors() {
     }
 }
 
-/// ACK and NACK in each version's own way: accepted, and nothing comes a second time.
+/// ACK and NACK as each version defines them: both are accepted, and no message is delivered again.
 #[test]
 fn acknowledgements_are_accepted_without_redelivery() {
     let server = Server::fresh();
@@ -127,9 +127,9 @@ fn acknowledgements_are_accepted_without_redelivery() {
     }
 }
 
-/// Nobody has to acknowledge anything to be sent more.
+/// A client that acknowledges nothing still gets all messages.
 #[test]
-fn without_acknowledgements_it_goes_on() {
+fn missing_acknowledgements_block_nothing() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);
@@ -182,7 +182,7 @@ fn several_subscriptions_on_one_connection() {
         let follower = &followers[id];
         assert_eq!((follower.clock, &follower.incubating), (incubating.clock, &incubating.events), "{id}");
     }
-    // One less, and the others go on.
+    // One subscription ends, and the others continue.
     stomp.send("UNSUBSCRIBE", &[("id", "1"), ("receipt", "u")], "");
     stomp.receive().is("RECEIPT").has("receipt-id", "u");
     events.accept("a", "after");
@@ -214,7 +214,7 @@ fn resume_after_sends_the_changes_after_that_clock() {
             _ => server.crash_and_restart(),
         }
     }
-    // At the very last there is nothing to say until something happens.
+    // At the stream's last clock, the subscription has nothing to send until the next change.
     let mut stomp = Stomp::connect(&server);
     stomp.resume("0", "/topic/s", clocks[99]);
     let next = server.events().accept("s", "next");
@@ -222,7 +222,7 @@ fn resume_after_sends_the_changes_after_that_clock() {
 }
 
 #[test]
-fn a_clock_not_reached_yet_gets_a_key_frame() {
+fn a_future_clock_gets_a_key_frame() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);
@@ -239,7 +239,7 @@ fn a_clock_not_reached_yet_gets_a_key_frame() {
 }
 
 #[test]
-fn a_resume_after_that_is_no_clock_is_no_crash() {
+fn an_invalid_resume_after_causes_no_crash() {
     let server = Server::fresh();
     server.events().only_once("s", LONG);
     for after in ["x", "", "-1", "1.5", "99999999999999999999999"] {
@@ -251,7 +251,7 @@ fn a_resume_after_that_is_no_clock_is_no_crash() {
     Stomp::connect(&server).follow("0", "/topic/s");
 }
 
-/// Every subscriber is told the same, in the same order, whenever it came.
+/// All subscribers receive the same changes in the same order, whenever they subscribed.
 #[test]
 fn many_subscribers_see_the_same_order() {
     let server = Server::fresh();
@@ -298,9 +298,9 @@ fn many_subscribers_see_the_same_order() {
     }
 }
 
-/// Connections that break without a word harm nobody.
+/// Connections that break without a close frame affect no other client.
 #[test]
-fn subscribers_that_vanish_leave_nothing_behind() {
+fn vanished_subscribers_leave_nothing_behind() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);
@@ -317,9 +317,9 @@ fn subscribers_that_vanish_leave_nothing_behind() {
     assert_eq!((follower.changes.len(), follower.incubating), (30, last.events));
 }
 
-/// What is told about a stream comes from the server alone.
+/// Only the server can publish on a topic.
 #[test]
-fn nobody_can_speak_on_a_topic() {
+fn clients_cannot_publish_on_topics() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("s", LONG);
@@ -330,7 +330,7 @@ fn nobody_can_speak_on_a_topic() {
         let body = json!({"messageType": "SUBMITTED_EVENT", "clock": follower.clock + 1,
             "eventTime": {"event": "forged", "time": 1}});
         stomp.send("SEND", &[("destination", destination), ("receipt", "r")], &body.to_string());
-        // Refused or ignored; in either case it has been handled.
+        // The SEND is refused or ignored. In either case it has been handled by now.
         stomp.receive();
     }
     let clock = events.accept("s", "true").clock;
@@ -338,9 +338,9 @@ fn nobody_can_speak_on_a_topic() {
     assert_eq!(follower.changes.iter().map(|change| change.event.as_str()).collect::<Vec<_>>(), ["true"]);
 }
 
-/// The same id twice at once is a client's error or its choice; the connection is not left half subscribed.
+/// If a client uses an id twice, the server may refuse or accept it. It must not leave the connection half subscribed.
 #[test]
-fn an_id_twice_is_no_crash() {
+fn a_repeated_id_causes_no_crash() {
     let server = Server::fresh();
     let events = server.events();
     events.only_once("a", LONG);

@@ -1,4 +1,4 @@
-//! The server's time, twenty times, for clients that want to know theirs.
+//! `/topic/time`: the server sends its time twenty times, so that clients can compare their clocks.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use crate::events::{LONG, now};
 use crate::harness::Server;
 use crate::stomp::Stomp;
 
-/// One of the twenty, and when it came.
+/// One of the twenty messages, and when it arrived.
 struct Tick {
     told: u64,
     came: Instant,
@@ -25,13 +25,13 @@ fn ticks(stomp: &mut Stomp, count: usize) -> Vec<Tick> {
         .collect()
 }
 
-/// Twenty, about 50 ms apart, the first after 50 ms, and then no more.
+/// Checks that there are exactly twenty messages, about 50 ms apart, and that the first comes after 50 ms.
 #[track_caller]
 fn check_twenty(stomp: &mut Stomp, begun: u64, asked: Instant) {
     let ticks = ticks(stomp, 20);
     assert!(ticks[0].told + 10 >= begun + 50, "the first was told at {}, begun at {begun}", ticks[0].told);
     assert!(ticks.is_sorted_by_key(|tick| tick.told));
-    // Late they may be on a slow machine, but not early.
+    // On a slow machine messages may be late, but they are never early.
     let last = &ticks[19];
     assert!(last.told + 50 >= begun + 20 * 50, "the last was told at {}, begun at {begun}", last.told);
     assert!(last.came - asked >= Duration::from_millis(19 * 50), "{:?}", last.came - asked);
@@ -67,9 +67,9 @@ fn a_post_starts_twenty_messages_for_all() {
     }
 }
 
-/// Who does not subscribe is not told.
+/// A connection that has not subscribed receives no time.
 #[test]
-fn nobody_else_is_told() {
+fn only_subscribers_receive_the_time() {
     let server = Server::fresh();
     let mut stomp = Stomp::connect(&server);
     let mut bystander = Stomp::connect(&server);

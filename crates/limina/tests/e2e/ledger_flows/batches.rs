@@ -1,4 +1,4 @@
-//! Batches of the promised size.
+//! Batches with as many items as the API allows.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn a_batch_may_be_longer_than_a_single_body() {
     let server = Server::fresh();
     let ledger = server.ledger();
     ledger.create("a");
-    // 256 bytes of operation id each: well over 1 MiB in all.
+    // Each operation id has 256 bytes, so the body is much larger than 1 MiB.
     let holds: Vec<Value> = (0..5000).map(|n| hold(&format!("{n:0256}"), &[("a", 1)])).collect();
     let reply = ledger.post("/hold/batch", batch(holds)).ok();
     assert!(results(&reply).iter().all(|result| result["status"] == 200));

@@ -1,4 +1,4 @@
-//! Every call of the ledger, with its JSON.
+//! Every request of the ledger, with its JSON.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn every_call_and_its_json() {
     }
 }
 
-/// Makes `daily` at position 1 and changes it at 2 and 3, then makes `plain` at 4.
+/// Creates `daily` at position 1, changes it at 2 and 3, and then creates `plain` at 4.
 fn limits(ledger: &Ledger) {
     let request = json!({"name": "daily", "limit_id": "id-7", "context": {"provider": "p"}, "ceiling": 500});
     let daily = |ceiling: Value, context: Value| {
@@ -26,7 +26,7 @@ fn limits(ledger: &Ledger) {
     let made = ledger.post("/limits", request.clone()).created();
     assert_eq!(made.body, daily(json!(500), json!({"provider": "p"})));
     ledger.post("/limits", request).refused(409, "DuplicateLimitName").naming(&["daily"]);
-    // Null removes; what is left out stays.
+    // Null removes a field. A field that is omitted stays.
     let patched = ledger.patch("daily", json!({"ceiling": null})).ok();
     assert_eq!(patched.body, daily(Value::Null, json!({"provider": "p"})));
     let patched = ledger.patch("daily", json!({"ceiling": 600, "context": null})).ok();
@@ -141,7 +141,7 @@ fn operations(ledger: &Ledger) {
     ledger.post("/values", both).refused(400, "InvalidRequest");
 }
 
-/// Each item has the status and the body of the single call.
+/// Each item has the status and the body of the single request.
 fn batches(ledger: &Ledger) {
     let holds = json!({"operations": [
         {"operation_id": "b1", "changes": [{"limit_name": "plain", "value": 5}]},

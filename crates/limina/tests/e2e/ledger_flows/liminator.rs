@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::clients::Client;
 use crate::harness::Server;
 
-/// thriftpy2 at this path.
+/// A thriftpy2 client at this path.
 struct Liminator(Client);
 
 impl Liminator {
@@ -49,7 +49,7 @@ fn thriftpy2_holds_commits_rolls_back_and_reads() {
     let server = Server::fresh();
     let mut client = Liminator::at(&server, "/liminator/v1");
     let names = |name: &str| json!({"limit_names": [name]});
-    // A missing limit is made, with its id and context; the same hold again is accepted.
+    // A missing limit is created, with its id and context. The same hold is accepted again.
     let first = json!({"operation_id": "op.1", "changes": [
         {"limit_id": "day", "limit_name": "lim/1", "value": 10, "context": {"terminal": "терминал"}},
         {"limit_name": "lim/2", "value": 3}]});
@@ -62,7 +62,7 @@ fn thriftpy2_holds_commits_rolls_back_and_reads() {
     server.ledger().get("/limits/lim%2F1").ok().has("context", json!({"terminal": "терминал"}));
     client.returns("Hold", json!({"operation_id": "op.0", "changes": []}), json!([]));
     client.throws("Hold", request("op.1", "lim/2", 4), "DuplicateOperation");
-    // A part is committed; the same commit again is accepted, and nothing else is.
+    // A part is committed. The same commit is accepted again, and no other one is.
     client.returns("Commit", request("op.1", "lim/1", 9), Value::Null);
     client.returns("Commit", request("op.1", "lim/1", 9), Value::Null);
     client.throws("Commit", request("op.1", "lim/2", 4), "OperationNotFound");
@@ -72,11 +72,11 @@ fn thriftpy2_holds_commits_rolls_back_and_reads() {
     client.returns("Rollback", request("op.1", "lim/2", 3), Value::Null);
     client.returns("GetLastLimitsValues", names("lim/2"), json!([value("lim/2", 0, 0)]));
     client.throws("GetLastLimitsValues", names("none"), "LimitNotFound");
-    // The values as they were at the operation, in the old form of the protocol.
+    // The values as they were when the operation held, in the old form of the protocol.
     let old =
         json!({"operation_id": "op.1", "changes": [{"limit_name": "lim/2", "value": 0}], "strict": false});
     client.returns("Get", old, json!([value("lim/2", 0, 3)]));
-    // Another namespace has limits of its own.
+    // Another namespace has its own limits.
     let mut other = Liminator::at(&server, "/v1/ns/shop/liminator/v1");
     other.throws("GetLastLimitsValues", names("lim/1"), "LimitNotFound");
     other.returns("Hold", request("op.1", "lim/1", 1), json!([value("lim/1", 0, 1)]));

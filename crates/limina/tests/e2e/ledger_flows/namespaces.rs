@@ -1,4 +1,4 @@
-//! Namespaces: their names and pages over HTTP, and the removal of a large one across a crash.
+//! Namespaces: their names and pages over HTTP, and the deletion of a large one across a crash.
 
 use crate::harness::Server;
 use crate::shape;
@@ -15,7 +15,7 @@ fn remove(server: &Server, namespace: &str) {
 }
 
 #[test]
-fn without_a_prefix_the_namespace_is_default() {
+fn paths_without_a_namespace_use_default() {
     let server = Server::fresh();
     server.ledger().create("a");
     assert!(listed(&server, "default"));
@@ -24,7 +24,7 @@ fn without_a_prefix_the_namespace_is_default() {
 }
 
 #[test]
-fn a_namespace_has_any_name() {
+fn namespaces_can_have_any_name() {
     let mut server = Server::fresh();
     let names = ["ns one", "a/b", "ünï🌮", "100%", "v1", "ns", "ledger", &"x".repeat(256)];
     for name in names {
@@ -65,7 +65,7 @@ fn namespaces_are_listed_page_by_page() {
 }
 
 #[test]
-fn a_large_namespace_is_removed_whole() {
+fn a_large_namespace_is_deleted_completely() {
     let mut server = Server::fresh();
     for round in 0..3 {
         let ledger = server.ledger_of("large");
@@ -77,7 +77,7 @@ fn a_large_namespace_is_removed_whole() {
         remove(&server, "large");
         server.ledger_of("large").limit("a").refused(404, "LimitNotFound");
     }
-    // Whatever was still being cleared away when the server died stays away.
+    // The records that were still being removed when the server was killed do not come back.
     server.crash_and_restart();
     let ledger = server.ledger_of("large");
     ledger.limit("a").refused(404, "LimitNotFound");

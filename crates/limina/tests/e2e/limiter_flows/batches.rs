@@ -1,4 +1,4 @@
-//! A batch of checks of the promised size.
+//! A batch of checks with as many items as the API allows.
 
 use serde_json::{Value, json};
 

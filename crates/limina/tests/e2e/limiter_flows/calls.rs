@@ -1,4 +1,4 @@
-//! Every call of the limiter, with its JSON.
+//! Every request of the limiter, with its JSON.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn every_call_and_its_json() {
     }
 }
 
-/// Leaves no rule behind.
+/// Deletes the rules that it creates.
 fn rules(limiter: &Limiter) {
     let rule = json!({
         "name": "per user", "group_by": ["user", "path"], "selection": {"plan": "free"}, "limit": 5,
@@ -44,7 +44,7 @@ fn rules(limiter: &Limiter) {
         "created_position": plain.body["created_position"]});
     assert_eq!(plain.body, expected);
     limiter.put("/rules/plain", json!({"group_by": ["user"], "limit": 7})).ok().has("limit", 7);
-    // Null removes; what is left out stays.
+    // Null removes a field. A field that is omitted stays.
     let patch = json!({"window": {"type": "sliding", "per_ms": 1000}, "durability": "relaxed", "limit": 8});
     let patched = limiter.patch("/rules/plain", patch).ok().has("limit", 8).has("durability", "relaxed");
     assert_eq!(patched.body["window"], json!({"type": "sliding", "per_ms": 1000, "burst": null}));
@@ -67,7 +67,7 @@ fn rules(limiter: &Limiter) {
     limiter.get("/rules/plain").refused(404, "RuleNotFound");
 }
 
-/// Makes the rule `user`, of 2 for each user, and the override `vip`.
+/// Creates the rule `user`, with a limit of 2 for each user, and its override `vip`.
 fn overrides(limiter: &Limiter) {
     limiter.rule("user", &["user"], 2);
     let new = json!({"name": "vip", "key_values": {"user": "ann", "vip": true}, "limit": 3});
@@ -98,8 +98,7 @@ fn overrides(limiter: &Limiter) {
     assert_eq!(found["matching_overrides"], json!([expected]));
 }
 
-/// A check, a dry run, a batch; and their refusals.
-/// Leaves no rule and no set behind.
+/// A check, a dry run, a batch, and refusals of each. Deletes the rules and sets that it creates.
 fn rule_sets(limiter: &Limiter) {
     let rule = |limit: u64| {
         json!({"name": "a", "group_by": ["user"], "limit": limit, "window": {"type": "fixed", "per": LONG},
@@ -116,7 +115,7 @@ fn rule_sets(limiter: &Limiter) {
     refused.has("rule", "a").has("rules", json!([{"rule": "a", "managed_by": "my set"}]));
     limiter.override_as("a", "own", json!({"user": 2}), 3).created();
 
-    // What was read can be put again, and changes nothing.
+    // A set that was read can be put again, which changes nothing.
     let read = limiter.get("/rule-sets/my%20set").ok().has("overrides", "open");
     let nothing = json!({"created": [], "changed": [], "deleted": [], "conflicts": []});
     assert_eq!(limiter.put("/rule-sets/my%20set", read.body.clone()).ok().body, nothing);
@@ -248,8 +247,8 @@ fn leases(limiter: &Limiter) {
     limiter.delete(&format!("/leases/{}?force=true", forced.id)).is(204);
 }
 
-/// Each form of a condition as JSON, and a value that it selects and one that it does not. What the conditions mean is
-/// in `selections.txt` of the engine.
+/// Each form of a condition as JSON, with a value that it selects and one that it does not. The meaning of conditions
+/// is tested by `selections.txt` of the engine.
 #[test]
 fn every_condition_and_its_json() {
     let server = Server::fresh();

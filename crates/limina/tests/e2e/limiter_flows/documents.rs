@@ -1,4 +1,4 @@
-//! The original documents' own example, as it stands.
+//! The example of the original documents, unchanged.
 
 use serde_json::json;
 
@@ -39,7 +39,7 @@ fn used(limiter: &Limiter) -> (i64, i64) {
 }
 
 #[test]
-fn the_example_works_as_it_stands() {
+fn the_example_works_unchanged() {
     let server = Server::fresh();
     for (namespace, rules) in [("spelt", [RULE_1, RULE_2]), ("misspelt", [RULE_1_MISSPELT, RULE_2_MISSPELT])]
     {
@@ -61,7 +61,7 @@ fn the_example_works_as_it_stands() {
 }
 
 #[test]
-fn the_documents_names_work_in_every_body() {
+fn the_documents_field_names_work_in_every_body() {
     let server = Server::fresh();
     let limiter = server.limiter();
     make(&limiter, [RULE_1, RULE_2]);
@@ -83,7 +83,7 @@ fn the_documents_names_work_in_every_body() {
     limiter.text("POST", "/rules/match", CHECK_3).ok().naming(&["rule2"]).not_naming(&["rule1", "more"]);
 }
 
-/// The race that the documents describe: whatever order the parallel checks take, both limits hold.
+/// The race that the documents describe: in whatever order the parallel checks are decided, neither limit is exceeded.
 #[test]
 fn the_example_has_no_race() {
     let server = Server::fresh();
@@ -91,7 +91,7 @@ fn the_example_has_no_race() {
         let limiter = server.limiter_of(&format!("round {round}"));
         make(&limiter, [RULE_1, RULE_2]);
         let bodies = [CHECK_1, CHECK_2, CHECK_3];
-        // Twelve clients, four of each check.
+        // Twelve clients send four of each check.
         let passed: Vec<bool> = race(12, |client| {
             let reply = limiter.text("POST", "/check", bodies[(client + round) % 3]);
             if reply.status != 200 {
@@ -103,7 +103,7 @@ fn the_example_has_no_race() {
             let of_kind = |client: usize| kinds.contains(&((client + round) % 3));
             (0..12).filter(|&client| of_kind(client) && passed[client]).count() as i64
         };
-        // Check 3 asks rule 2 alone and check 2 rule 1 alone, so neither limit can stay unused.
+        // Check 3 needs only rule 2, and check 2 only rule 1, so both limits are always used up.
         assert_eq!((count([0, 1]), count([0, 2])), (3, 1), "round {round}: {passed:?}");
         assert_eq!(used(&limiter), (3, 1), "round {round}");
     }

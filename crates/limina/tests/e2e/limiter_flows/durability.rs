@@ -1,4 +1,4 @@
-//! What was acknowledged survives `kill -9`; and a stop forgets nothing at all.
+//! Everything acknowledged survives `kill -9`, and a clean stop loses nothing at all.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -13,7 +13,7 @@ fn durable(name: &str, limit: i64, window: Value) -> Value {
 }
 
 #[test]
-fn everything_is_there_after_a_crash() {
+fn everything_acknowledged_survives_a_crash() {
     let mut server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("in use", &["a"], 50);
@@ -39,7 +39,7 @@ fn everything_is_there_after_a_crash() {
         let reply = limiter.look(json!({"a": 1})).uses("in use", 11);
         reply.uses("fixed", 13).uses("sliding", 13).uses("bucket", 13);
         limiter.look(json!({"a": 2})).uses("in use", 11).uses("fixed", 0);
-        // Of a hundred, the windows let fifty pass.
+        // The windows let fifty of the hundred checks pass.
         limiter.look(json!({"a": "vip"})).uses("in use/vip", 50).uses("fixed", 50);
         let held = limiter.held(&lease.lease()).ok();
         assert_eq!((&held.body["hits"], &held.body["key_values"]), (&json!(5), &json!({"a": 1})));
@@ -64,7 +64,7 @@ fn everything_is_there_after_a_crash() {
 }
 
 #[test]
-fn a_stop_forgets_nothing_even_of_relaxed_windows() {
+fn a_stop_stores_relaxed_windows_completely() {
     let mut server = Server::fresh();
     let limiter = server.limiter();
     for (name, window) in [("fixed", fixed(LONG)), ("sliding", sliding(LONG)), ("bucket", bucket(LONG, 500))]
@@ -80,9 +80,9 @@ fn a_stop_forgets_nothing_even_of_relaxed_windows() {
     }
 }
 
-/// After a crash a relaxed window may have forgotten its last instants, but it never counts what did not happen.
+/// After a crash, a relaxed window may lack its last checks, but it never counts a check that did not happen.
 #[test]
-fn a_relaxed_window_forgets_at_most_the_last_instants() {
+fn a_crash_loses_only_the_latest_relaxed_checks() {
     let mut server = Server::fresh();
     let limiter = server.limiter();
     limiter.window("relaxed", &["a"], 1000, fixed(LONG));
@@ -90,7 +90,7 @@ fn a_relaxed_window_forgets_at_most_the_last_instants() {
     for _ in 0..30 {
         limiter.check(json!({"a": 1})).allowed();
     }
-    // One durable limit that applies makes the whole reply durable, and all that came before it.
+    // If one limit that applies is durable, the whole reply is durable, and so is everything before it.
     limiter.check(json!({"a": 1, "b": 1})).allowed().uses("relaxed", 31);
     for _ in 0..10 {
         limiter.check(json!({"a": 1})).allowed();
@@ -120,7 +120,7 @@ impl Outcome {
     }
 }
 
-/// What the clients of a load know: what surely was taken, and what may have been.
+/// What the clients of a load know: the amounts that were certainly taken, and those that may have been taken.
 #[derive(Default)]
 struct Tally {
     sure: AtomicI64,
@@ -163,7 +163,7 @@ fn nothing_acknowledged_is_lost_in_crashes_under_load() {
                         in_use.count(taken, 2);
                         match taken {
                             Outcome::Done if client % 2 == 0 => in_use.count(send("/counters", &back), -1),
-                            // Nobody answers any more.
+                            // The server is gone.
                             Outcome::Unknown => break,
                             _ => {}
                         }
@@ -191,9 +191,9 @@ fn nothing_acknowledged_is_lost_in_crashes_under_load() {
     }
 }
 
-/// A client that does not know repeats with its key, and is charged once.
+/// A client that got no answer repeats its request with its key, and is charged once.
 #[test]
-fn a_key_settles_what_a_crash_left_open() {
+fn a_retry_with_its_key_resolves_an_unknown_outcome() {
     let mut server = Server::fresh();
     server.limiter().rule("in use", &["a"], -1);
     server.limiter().post("/rules", durable("window", 1 << 40, sliding(LONG))).created();
@@ -204,7 +204,7 @@ fn a_key_settles_what_a_crash_left_open() {
         for _ in 0..8 {
             let (limiter, asked) = (&limiter, &asked);
             scope.spawn(move || {
-                // Each number is one request; nobody answers any more after the crash.
+                // Each number is one request. After the crash, no more answers come.
                 loop {
                     let n = asked.fetch_add(1, Ordering::Relaxed);
                     let request =

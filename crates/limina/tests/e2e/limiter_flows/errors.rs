@@ -1,4 +1,4 @@
-//! Requests that do not validate: 400 `InvalidRequest`, the field named, and nothing done. Never a 500.
+//! Invalid requests get 400 `InvalidRequest` with the name of the field, and change nothing. None of them gets a 500.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn refused(said: &str, reply: Reply, field: &str) {
     reply.refused(400, "InvalidRequest");
 }
 
-/// What is wrong with the fields of a rule, whichever call bears them.
+/// The errors that the fields of a rule can have, whichever request contains the rule.
 fn bad_rule_fields() -> Vec<Case> {
     let mut cases = Vec::new();
     for limit in [json!(-2), json!(1.5), json!("5"), json!(9_007_199_254_740_992_u64)] {
@@ -192,16 +192,16 @@ fn checks_counters_and_leases_refuse_bad_input() {
     check(&limiter, "POST", "/check/batch", cases);
     limiter.look(json!({})).uses("all", 0);
     assert_eq!(limiter.all("/leases", None, 10).len(), 0);
-    // And the good ones are good.
+    // The valid requests are accepted.
     for (method, path, body) in &good {
         let reply = limiter.send(method, path, body);
         assert!([200, 201].contains(&reply.status), "{method} {path} → {}", reply.text);
     }
 }
 
-/// Pseudo-random bodies, put together from what the limiter knows: answered, whatever they mean.
+/// Pseudo-random bodies, composed of the limiter's own words: each of them is answered, whatever it means.
 #[test]
-fn nothing_that_can_be_sent_is_a_fault() {
+fn random_bodies_never_get_a_500() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("r", &["a"], 5);
@@ -240,7 +240,7 @@ fn nothing_that_can_be_sent_is_a_fault() {
     limiter.get("/rules").ok();
 }
 
-/// An object of some keys, with leaves, lists and objects in it.
+/// A JSON object with some of these keys, whose values are leaves, lists and objects.
 fn compose(pick: &mut dyn FnMut(&[&str]) -> String, keys: &[&str], leaves: &[&str], depth: u32) -> String {
     let kind = pick(&["leaf", "list", "object", "object"]);
     match kind.as_str() {

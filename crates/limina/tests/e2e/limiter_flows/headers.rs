@@ -11,7 +11,7 @@ use crate::reply::Reply;
 /// An item of a structured-field list: a string, and its parameters as text.
 type Item = (String, BTreeMap<String, String>);
 
-/// Reads a list of strings with parameters, as strictly as RFC 9651 wants it.
+/// Parses a list of strings with parameters as strictly as RFC 9651 requires.
 #[track_caller]
 fn items(field: &str) -> Vec<Item> {
     let mut found = Vec::new();
@@ -51,7 +51,7 @@ fn items(field: &str) -> Vec<Item> {
     found
 }
 
-/// A quoted string at the beginning, unescaped, and what comes after it.
+/// Parses a quoted string at the beginning. Returns it without escapes, and the rest of the text.
 #[track_caller]
 fn string(text: &str) -> (String, &str) {
     let mut chars = text.char_indices();
@@ -83,7 +83,7 @@ fn number(item: &Item, key: &str) -> i64 {
 }
 
 #[test]
-fn the_headers_say_what_the_body_says() {
+fn headers_agree_with_the_body() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.window("burst", &[], 3, fixed("24h"));
@@ -91,7 +91,7 @@ fn the_headers_say_what_the_body_says() {
         let reply = limiter.check(json!({}));
         let limit = reply.limit("burst").clone();
         if limit["remaining"] != remaining {
-            // Midnight has just passed.
+            // Midnight has just passed, so the window has changed.
             return;
         }
         let (policies, limits) = both(&reply);
@@ -109,7 +109,7 @@ fn the_headers_say_what_the_body_says() {
 }
 
 #[test]
-fn what_is_in_use_has_no_window() {
+fn limits_without_a_window_have_no_reset_time() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("slots", &[], 2);
@@ -122,7 +122,7 @@ fn what_is_in_use_has_no_window() {
 }
 
 #[test]
-fn a_bucket_tells_its_quota() {
+fn a_bucket_reports_its_quota() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.window("b", &[], 60, bucket("1h", 5));
@@ -135,7 +135,7 @@ fn a_bucket_tells_its_quota() {
 }
 
 #[test]
-fn no_headers_where_no_limit_applied() {
+fn no_headers_if_no_limit_applies() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("other", &["other"], 1);
@@ -144,7 +144,7 @@ fn no_headers_where_no_limit_applied() {
         .created();
     let reply = limiter.check(json!({})).allowed();
     assert!(!reply.headers.contains_key("ratelimit") && !reply.headers.contains_key("ratelimit-policy"));
-    // A shadow is not enforced.
+    // A shadow limit is not enforced.
     for _ in 0..3 {
         let reply = limiter.check(json!({"a": 1})).allowed();
         assert!(!reply.header("ratelimit").contains("shadow"), "{}", reply.header("ratelimit"));
@@ -153,11 +153,11 @@ fn no_headers_where_no_limit_applied() {
 }
 
 #[test]
-fn at_most_the_eight_tightest() {
+fn only_the_eight_tightest_limits_have_headers() {
     let server = Server::fresh();
     let limiter = server.limiter();
     for n in 1..=12 {
-        // The names in another order than the limits.
+        // The order of the names differs from that of the limits.
         limiter.rule(&format!("r{:02}", (n * 7) % 13), &[], n);
     }
     let reply = limiter.check(json!({})).allowed();
@@ -187,7 +187,7 @@ fn names_are_printable() {
             assert_eq!(policies[0].0, expected);
         }
     }
-    // Whether a quote is escaped or encoded, the field must stay whole.
+    // A quote in a name is escaped or encoded. In both cases the field must stay valid.
     for (n, name) in ["\"quoted\"", "back\\slash", "100%", "line\u{2028}"].into_iter().enumerate() {
         let limiter = server.limiter_of(&format!("odd {n}"));
         limiter.rule(name, &[], 1);
@@ -198,7 +198,7 @@ fn names_are_printable() {
 }
 
 #[test]
-fn a_refusal_bears_a_whole_problem_document() {
+fn a_refusal_has_a_complete_problem_document() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.window("first", &[], 1, fixed(LONG));

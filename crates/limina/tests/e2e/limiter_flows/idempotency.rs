@@ -1,4 +1,4 @@
-//! The same `Idempotency-Key` never charges twice.
+//! Repeated requests with the same `Idempotency-Key` are charged once.
 
 use serde_json::json;
 
@@ -21,7 +21,7 @@ fn a_repeated_check_charges_once() {
     let mut server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("in use", &["a"], 5);
-    // Relaxed, but what bears a key is durable.
+    // The rule is relaxed, but a request with a key is durable.
     limiter.window("fixed", &["b"], 5, fixed(LONG));
     limiter.window("sliding", &["c"], 5, sliding(LONG));
     let rules = [("in use", "a"), ("fixed", "b"), ("sliding", "c")];
@@ -48,7 +48,7 @@ fn a_repeated_check_charges_once() {
 }
 
 #[test]
-fn a_raced_key_charges_once() {
+fn concurrent_requests_with_one_key_charge_once() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("in use", &["a"], -1);

@@ -1,4 +1,4 @@
-//! Leases against the real clock, and across crashes.
+//! Leases with the real clock, and across crashes.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use crate::harness::{Server, eventually};
 use crate::limiter::Limiter;
 use crate::raw;
 
-/// The clocks of both sides tell whole milliseconds.
+/// The error of times that both sides measure in whole milliseconds.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// Asks until the slot is free, and says when that was.
+/// Repeats the request until the slot is free, and returns when that was.
 #[track_caller]
 fn await_free(limiter: &Limiter, key_values: Value) -> Instant {
     let passed = eventually(|| (limiter.check(key_values.clone()).status == 200).then(Instant::now));
@@ -19,7 +19,7 @@ fn await_free(limiter: &Limiter, key_values: Value) -> Instant {
 }
 
 #[test]
-fn a_dead_holders_slots_come_back() {
+fn slots_of_an_expired_lease_are_free() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("slots", &["pool"], 2);
@@ -28,18 +28,18 @@ fn a_dead_holders_slots_come_back() {
     assert!(lease.number("expires_in_ms") <= 400, "{}", lease.text);
     let back = await_free(&limiter, json!({"pool": 1}));
     assert!(back - asked + SLACK >= Duration::from_millis(400), "after {:?}", back - asked);
-    // All of it came back at once, and the lease is gone.
+    // All slots came back at once, and the lease is gone.
     limiter.check(json!({"pool": 1})).allowed().uses("slots", 2);
     let id = lease.lease();
     limiter.held(&id).refused(404, "LeaseNotFound");
     limiter.heartbeat(&id).refused(404, "LeaseNotFound");
-    // What is somebody else's by now is not given back by the late release.
+    // The late release must not free a slot that another lease has by now.
     limiter.release(&id).refused(404, "LeaseNotFound");
     limiter.look(json!({"pool": 1})).uses("slots", 2);
     assert_eq!(limiter.all("/leases", None, 10).len(), 0);
 }
 
-/// A lease that waits gets the slot when it is released, and one whose client has gone does not.
+/// A waiting lease gets the slot when the slot is released, unless its client has gone.
 #[test]
 fn a_lease_waits_for_its_slot() {
     let server = Server::fresh();
@@ -63,7 +63,7 @@ fn a_lease_waits_for_its_slot() {
     await_waiting(1);
     let mut patient = ask();
     await_waiting(2);
-    // A request without a wait is refused, and the client that hangs up leaves the queue.
+    // A request without a wait is refused, and a client that hangs up leaves the queue.
     limiter.lease(json!({"pool": 1}), 1, "1h").denied(&["slots"]);
     drop(gone);
     await_waiting(1);
@@ -73,9 +73,9 @@ fn a_lease_waits_for_its_slot() {
     assert_eq!(limiter.all("/leases", None, 10).len(), 1);
 }
 
-/// Heartbeats keep a lease far beyond its ttl.
+/// Heartbeats extend a lease far beyond its `ttl`.
 #[test]
-fn a_lease_lives_while_its_holder_does() {
+fn heartbeats_extend_a_lease() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("slots", &[], 1);
@@ -87,7 +87,7 @@ fn a_lease_lives_while_its_holder_does() {
     while start.elapsed() < ttl + ttl / 2 {
         let asked = Instant::now();
         if limiter.heartbeat(&lease).status != 200 {
-            // Only a machine that stood still for a whole ttl excuses it.
+            // The lease may have expired only if this machine stood still for a whole `ttl`.
             assert!(last.elapsed() + SLACK >= ttl, "lost {:?} after a heartbeat", last.elapsed());
             return;
         }

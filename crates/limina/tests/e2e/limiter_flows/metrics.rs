@@ -1,4 +1,4 @@
-//! What the limiter shows of itself: its metrics, and its place in the reference.
+//! The limiter's metrics, and its paths in the API reference.
 
 use std::collections::BTreeSet;
 
@@ -42,7 +42,7 @@ fn each_rule_has_its_metrics() {
 }
 
 #[test]
-fn a_rules_name_does_not_break_the_format() {
+fn rule_names_do_not_break_the_metrics_format() {
     let server = Server::fresh();
     let limiter = server.limiter();
     for name in ["quote\"", "back\\slash", "ünï🌮", "a{b=\"c\"} 1", "x,y", "}"] {

@@ -1,4 +1,4 @@
-//! Queries that do not validate. What queries find is in `queries.txt` of the engine.
+//! Invalid queries. The results of queries are tested by `queries.txt` of the engine.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ fn bad_queries_are_refused() {
             assert_eq!((reply.status, reply.code()), (400, "InvalidRequest"), "{said} → {}", reply.text);
             reply.invalid(field);
         }
-        // However deep, it is answered.
+        // A query of any depth is answered.
         let mut deep = json!({"where": {}});
         for _ in 0..60 {
             deep = json!({"all": [deep]});

@@ -1,4 +1,4 @@
-//! Dozens of clients over overlapping rules: never more than any limit, and nothing lost.
+//! Dozens of clients use overlapping rules: no limit is ever exceeded, and no change is lost.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -34,9 +34,10 @@ fn overlapping(limiter: &Limiter, window: Option<Value>) {
     limiter.override_of("pair", "special", json!({"a": 0, "b": 0}), SPECIAL);
 }
 
-/// Whatever order: no group over its limit, and nothing refused that would have fitted.
+/// In whatever order the checks are decided, no group exceeds its limit, and no check is refused that would have
+/// fitted.
 #[test]
-fn overlapping_rules_never_pass_more_than_any_allows() {
+fn overlapping_rules_never_exceed_any_limit() {
     let server = Server::fresh();
     for (namespace, window) in
         [("in use", None), ("fixed", Some(fixed(LONG))), ("sliding", Some(sliding(LONG)))]
@@ -82,7 +83,7 @@ fn overlapping_rules_never_pass_more_than_any_allows() {
                     assert!(used <= most, "{used} of {most} in {limit} for {a}, {b}");
                     reply = reply.uses(limit, used);
                 }
-                // One more passes exactly if every limit has room.
+                // One more check passes exactly if every limit has room.
                 let room = expected.iter().all(|(_, used, most)| used < most);
                 let dry = json!({"key_values": {"a": a, "b": b}, "dry_run": true});
                 let reply = limiter.post("/check", dry);
@@ -92,7 +93,7 @@ fn overlapping_rules_never_pass_more_than_any_allows() {
     }
 }
 
-/// Those who surely hold a slot are never more than the limit.
+/// The number of slots that are certainly held, which must never exceed the limit.
 struct Held {
     count: AtomicI64,
     most: i64,
@@ -103,21 +104,21 @@ impl Held {
         Held { count: AtomicI64::new(0), most }
     }
 
-    /// After the grant has come.
+    /// Called after the grant has arrived.
     #[track_caller]
     fn add(&self, hits: i64) {
         let now = self.count.fetch_add(hits, Ordering::SeqCst) + hits;
         assert!(now <= self.most, "{now} of {} are held", self.most);
     }
 
-    /// Before it is given back.
+    /// Called before the slot is given back.
     fn subtract(&self, hits: i64) {
         self.count.fetch_sub(hits, Ordering::SeqCst);
     }
 }
 
 #[test]
-fn a_storm_of_takes_and_returns_ends_at_zero() {
+fn concurrent_adds_and_subtracts_end_at_zero() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("a", &["a"], 3);
@@ -158,7 +159,7 @@ fn a_storm_of_takes_and_returns_ends_at_zero() {
 }
 
 #[test]
-fn a_storm_of_leases_ends_at_zero() {
+fn concurrent_leases_end_at_zero() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("mutex", &["lock"], 1);
@@ -176,11 +177,11 @@ fn a_storm_of_leases_ends_at_zero() {
             }
             locks[lock].add(1);
             let token = lease.number("fencing_token");
-            // Each holder of a lock has a higher token than all before.
+            // Each holder of a lock has a higher token than all earlier holders.
             let before = highest[lock].swap(token as i64, Ordering::SeqCst);
             assert!(before < token as i64, "{token} after {before}");
             tokens.push(token);
-            // Somebody else's return takes nothing of it.
+            // Another client's decrement does not change the lease's part of the counter.
             limiter.counters(json!({"lock": lock}), -1).ok();
             locks[lock].subtract(1);
             limiter.release(&lease.lease()).is(204);
@@ -199,7 +200,7 @@ fn a_storm_of_leases_ends_at_zero() {
 }
 
 #[test]
-fn a_changed_limit_acts_at_once_under_load() {
+fn a_changed_limit_applies_at_once_under_load() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("r", &[], 1_000_000);
@@ -243,9 +244,10 @@ fn a_changed_limit_acts_at_once_under_load() {
     }
 }
 
-/// Rules that come and go under load: each check is before or after, and the counts add up.
+/// Rules are created and deleted under load: each check sees the rules from before or after a change, and the counts
+/// are exact.
 #[test]
-fn rules_come_and_go_under_load() {
+fn rules_are_created_and_deleted_under_load() {
     let server = Server::fresh();
     let limiter = server.limiter();
     limiter.rule("stays", &["a"], -1);
@@ -262,7 +264,7 @@ fn rules_come_and_go_under_load() {
                 if reply.status == 200 {
                     let reply = reply.allowed();
                     passed += 1;
-                    // What is in use is one number, whichever rule tells it.
+                    // Every rule shows the same number for what is in use.
                     for limit in crate::limiter::limits_of(&reply.body)
                         .iter()
                         .filter(|limit| limit["override"].is_null())
@@ -283,7 +285,7 @@ fn rules_come_and_go_under_load() {
 }
 
 #[test]
-fn a_rule_is_made_by_one_of_many() {
+fn one_of_many_concurrent_requests_creates_a_rule() {
     let server = Server::fresh();
     let limiter = server.limiter();
     for round in 0..5 {

@@ -6,7 +6,7 @@ use crate::harness::Server;
 use crate::ledger::encode;
 
 #[test]
-fn a_rule_has_any_name() {
+fn rules_can_have_any_name() {
     let mut server = Server::fresh();
     let limiter = server.limiter();
     let names = [

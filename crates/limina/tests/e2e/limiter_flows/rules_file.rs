@@ -12,7 +12,7 @@ use crate::harness::{Process, Server, client, eventually, limina};
 use crate::limiter::{LONG, Limiter};
 use crate::reply::Reply;
 
-/// A directory with a file of rules, and the data of the server that follows it.
+/// A directory with a rules file, and with the data of the server that follows the file.
 struct Home(TempDir);
 
 impl Home {
@@ -35,7 +35,7 @@ impl Home {
         fs::write(self.file(), rules).expect("a file of rules");
     }
 
-    /// As most editors and deployments do it.
+    /// Replaces the file by another one, as most editors and deployments do.
     fn replace(&self, rules: &str) {
         let next = self.0.path().join("rules.toml.next");
         fs::write(&next, rules).expect("a file of rules");
@@ -64,7 +64,7 @@ impl Home {
     }
 }
 
-/// A rule as the file has it, over a window that does not end.
+/// A rule as the file states it, with a window that does not end.
 fn rule(namespace: &str, name: &str, limit: i64) -> String {
     format!(
         "[[namespaces.{namespace}.rules]]\nname = \"{name}\"\ngroup_by = [\"ip\"]\nlimit = {limit}\n\
@@ -79,7 +79,7 @@ fn over(namespace: &str, name: &str, ip: &str, limit: i64) -> String {
     )
 }
 
-/// Every rule as `name limit`, with a star if the file manages it, and a plus if another rule set does.
+/// Every rule as `name limit`, with `*` if the file manages it, and `+` if another rule set does.
 fn rules(limiter: &Limiter) -> Vec<String> {
     let shown = |rule: &Value| {
         let managed_by = rule.get("managed_by").unwrap_or_else(|| panic!("no `managed_by` in {rule}"));
@@ -113,7 +113,7 @@ fn times(server: &Server, words: &str) -> usize {
 }
 
 #[test]
-fn the_files_rules_are_there_from_the_start() {
+fn rules_of_the_file_apply_from_the_start() {
     let home = Home::with(&format!(
         "{}{}{}",
         rule("default", "per-ip", 2),
@@ -135,13 +135,13 @@ fn the_files_rules_are_there_from_the_start() {
     let shop = server.limiter_of("shop");
     shop.check(json!({"ip": "1"})).allowed();
     shop.check(json!({"ip": "1"})).denied(&["per-ip"]);
-    // One line for each namespace, which says what it is.
+    // One log line for each namespace, with what was applied.
     assert_eq!(times(&server, "rule set applied"), 2, "{}", server.log());
     assert_eq!(times(&server, "created=\"per-ip\""), 2, "{}", server.log());
 }
 
 #[test]
-fn only_the_file_changes_them() {
+fn clients_cannot_change_the_files_rules() {
     let home = Home::with(&format!("{}{}", rule("default", "r", 5), over("default", "o", "1", 9)));
     let server = home.serve();
     let limiter = server.limiter();
@@ -170,16 +170,16 @@ fn a_changed_file_is_applied() {
     become_soon(&server, "default", &["a 1*", "b 2*", "own 7"]);
     limiter.check(json!({"ip": "9"})).allowed();
 
-    // Written over: one is changed, one is gone, one is new; and a namespace.
+    // The file is overwritten: one rule is changed, one deleted, one new, and there is a new namespace.
     home.write(&format!("{}{}{}", rule("default", "a", 3), rule("default", "c", 4), rule("shop", "s", 5)));
     become_soon(&server, "default", &["a 3*", "c 4*", "own 7"]);
     become_soon(&server, "shop", &["s 5*"]);
     says_soon(&server, "created=\"c\" changed=\"a\" deleted=\"b\"");
-    // The window goes on counting.
+    // The window keeps its count.
     limiter.take(json!({"ip": "9"}), 2).allowed().uses("a", 3);
     limiter.check(json!({"ip": "9"})).denied(&["a"]);
 
-    // Another file in its place: overrides alone.
+    // The file is replaced by another one, in which only overrides differ.
     home.replace(&format!(
         "{}{}{}",
         rule("default", "a", 3),
@@ -190,21 +190,21 @@ fn a_changed_file_is_applied() {
     limiter.get("/rules/a/overrides/x").ok().has("limit", 4);
     limiter.check(json!({"ip": "9"})).allowed().uses("a/x", 4);
 
-    // A namespace that is emptied, and one that is not named any more.
+    // One namespace has no rules any more, and one is not named any more.
     home.replace("[namespaces.default]\nrules = []\n");
     become_soon(&server, "default", &["own 7"]);
     become_soon(&server, "shop", &[]);
     limiter.get("/rules/own").ok().has("overrides", 1);
     limiter.delete("/rules/own").is(204);
-    // A line for each namespace that changed, each time; the last may come a little after the change.
+    // One log line for each changed namespace and change. The last line may come a little after the change.
     says_soon(&server, "deleted=\"s\"");
     assert_eq!(times(&server, "rule set applied"), 6, "{}", server.log());
     assert_eq!(times(&server, "ERROR"), 0, "{}", server.log());
 }
 
-/// Two overrides of one window exchange their key-values.
+/// Two overrides with one window exchange their key-values.
 #[test]
-fn overrides_may_exchange_their_places() {
+fn overrides_can_swap_key_values() {
     let home = Home::with(&format!(
         "{}{}{}",
         rule("default", "r", 1),
@@ -237,7 +237,7 @@ fn overrides_may_exchange_their_places() {
 fn a_broken_file_changes_nothing() {
     let home = Home::with(&rule("default", "a", 1));
     let server = home.serve();
-    // A half of a file, a mistake in one namespace of two, an empty file, none at all: each is told once.
+    // Half a file, a mistake in one of two namespaces, an empty file, no file: each is logged once.
     for (rules, words) in [
         ("[[namespaces.default.rules]", "this is not TOML"),
         (
@@ -264,7 +264,7 @@ fn rules_of(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn a_broken_file_keeps_the_server_from_starting() {
+fn a_broken_file_prevents_the_start() {
     let home = Home::with("[[namespaces.default.rules]]\nname = \"a\"\nlimt = 1\n");
     let log = home.fails_to_serve();
     assert!(
@@ -278,7 +278,7 @@ fn a_broken_file_keeps_the_server_from_starting() {
 }
 
 #[test]
-fn the_file_may_change_while_the_server_is_down() {
+fn changes_while_the_server_is_down_are_applied() {
     let home = Home::with(&format!(
         "{}{}{}",
         rule("default", "a", 1),
@@ -291,22 +291,22 @@ fn the_file_may_change_while_the_server_is_down() {
     server.stop();
     home.write(&rule("default", "b", 2));
     server.start_again();
-    // Before anything was served: there is nothing to wait for.
+    // The rules were applied before any request was served, so the test need not wait.
     assert_eq!(rules_of(&server), ["b 2*"]);
     assert_eq!(rules(&server.limiter_of("shop")), ["own 3"]);
     assert_eq!(rules(&server.limiter_of("other")), ["own 4"]);
     assert_eq!(times(&server, "rule set applied"), 2, "{}", server.log());
-    // Nothing has changed: nothing is said.
+    // Nothing has changed, so nothing is logged.
     server.crash_and_restart();
     assert_eq!(rules_of(&server), ["b 2*"]);
     assert_eq!(times(&server, "rule set applied"), 0, "{}", server.log());
-    // Without the flag nothing is applied, and what stands belongs to the file still.
+    // Without the flag nothing is applied, and the existing rules still belong to the file.
     server.stop();
     let without = Server::start(home.data());
     assert_eq!(rules_of(&without), ["b 2*"]);
     without.limiter().delete("/rules/b").refused(409, "RuleManagedBySet");
     drop(without);
-    // A file without rules has them removed.
+    // A file without rules deletes them.
     home.write("[namespaces]\n");
     server.start_again();
     assert_eq!(rules_of(&server), [""; 0]);
@@ -324,12 +324,13 @@ fn a_clients_rule_is_taken_over_unless_it_belongs_to_a_set() {
     let file =
         format!("{}{}{}", rule("default", "theirs", 1), rule("default", "free", 1), rule("shop", "s", 1));
     home.write(&file);
-    // The namespace as a whole is refused, and the other one is not.
+    // One namespace is refused completely, and the other one is changed.
     let refused = "these rules belong to other rule sets: \"theirs\" of \"clients\"";
     become_soon(&server, "shop", &["s 1*"]);
     says_soon(&server, refused);
     assert_eq!(rules_of(&server), ["taken 1*", "theirs 7+"]);
-    // The same at a start, which it does not prevent: only at a running server can the set be deleted.
+    // The same happens at a start, which succeeds nevertheless: clients can delete the conflicting set only while the
+    // server runs.
     server.restart();
     says_soon(&server, refused);
     assert_eq!(rules_of(&server), ["taken 1*", "theirs 7+"]);
@@ -343,7 +344,7 @@ fn a_clients_rule_is_taken_over_unless_it_belongs_to_a_set() {
 }
 
 #[test]
-fn a_hang_up_applies_the_file_again() {
+fn sighup_applies_the_file_again() {
     let home = Home::with(&rule("shop", "s", 1));
     let mut server = home.serve();
     server.delete("/v1/ns/shop").is(204);
@@ -356,9 +357,9 @@ fn a_hang_up_applies_the_file_again() {
     server.stop();
 }
 
-/// A rule over what is in use counts what was there before it, and while it changes.
+/// A rule without a window counts what was already in use, and what changes meanwhile.
 #[test]
-fn what_is_in_use_is_counted() {
+fn a_rule_of_the_file_counts_what_is_in_use() {
     let home = Home::with("[namespaces]\n");
     let server = home.serve();
     let limiter = server.limiter();
@@ -378,7 +379,7 @@ fn what_is_in_use_is_counted() {
 }
 
 #[test]
-fn the_file_may_be_named_in_the_configuration() {
+fn the_configuration_can_name_the_rules_file() {
     let home = Home::with(&rule("default", "a", 1));
     let config = home.0.path().join("limina.toml");
     let quoted = |path: PathBuf| format!("{:?}", path.to_str().expect("a path that is text"));
@@ -402,7 +403,7 @@ fn the_file_may_be_named_in_the_configuration() {
 }
 
 #[test]
-fn a_good_file_is_checked() {
+fn check_describes_a_valid_file() {
     let home = Home::with(&format!(
         "{}{}{}{}\n[namespaces.empty]\nrules = []\n",
         rule("default", "a", 1),
@@ -421,7 +422,7 @@ fn a_good_file_is_checked() {
 }
 
 #[test]
-fn every_mistake_is_named() {
+fn check_reports_every_mistake() {
     let home = Home::with(
         "[[namespaces.a.rules]]\nname = \"x\"\nlimit = 1\nwindow = { type = \"sliding\", per = \"1\" }\n\
          [[namespaces.b.rules]]\nname = \"y\"\ngroup_by = [\"ip\"]\nlimit = 1\n\
@@ -451,9 +452,9 @@ fn every_mistake_is_named() {
     assert!(String::from_utf8_lossy(&found.stderr).contains("No such file"), "{found:?}");
 }
 
-/// Where nobody reads what it says, the status still tells.
+/// If standard output and standard error are closed, the exit status still shows the result.
 #[test]
-fn a_closed_pipe_is_no_panic() {
+fn a_closed_pipe_causes_no_panic() {
     let home = Home::with(&rule("default", "a", 1));
     let status = || {
         let (reader, writer) = std::io::pipe().expect("a pipe");

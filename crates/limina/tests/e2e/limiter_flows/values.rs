@@ -1,11 +1,11 @@
-//! Values in JSON: their spellings, their bounds, and what is no value.
+//! Values in JSON: their spellings, their bounds, and invalid values.
 
 use serde_json::{Value, json};
 
 use crate::harness::Server;
 use crate::limiter::{LONG, Limiter, fixed};
 
-/// The second is the group of the first.
+/// The second key-values belong to the group of the first.
 #[track_caller]
 fn same(limiter: &Limiter, first: &str, second: &str) {
     let check =
@@ -70,9 +70,9 @@ fn there_are_at_most_64_keys_of_256_bytes() {
     limiter.look(json!({})).uses("all", 6);
 }
 
-/// What comes back is the value that was sent, with its type.
+/// The answer contains the value that was sent, with its type.
 #[test]
-fn values_come_back_as_they_were() {
+fn values_are_returned_unchanged() {
     let mut server = Server::fresh();
     let limiter = server.limiter();
     let values = r#"{"b": true, "f": 1.0, "i": 1, "l": 9223372036854775807, "n": -0.5, "s": "1"}"#;

@@ -1,4 +1,4 @@
-//! Windows against the real clock.
+//! Windows with the real clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::harness::{Server, eventually};
 use crate::limiter::{bucket, fixed, sliding};
 
-/// For the rounding of both sides' clocks.
+/// The error that rounding causes on both sides.
 const SLACK: u64 = 15;
 
 fn epoch_ms() -> u64 {
@@ -25,15 +25,15 @@ fn a_fixed_window_is_aligned_to_the_epoch() {
         let to = epoch_ms();
         let reset = reply.limit(name)["reset_ms"].as_u64().expect("`reset_ms`");
         assert!(reset <= ms, "{}", reply.text);
-        // Some multiple of `per` lies where the window is said to end.
+        // The window ends at a multiple of `per`.
         let (from, to) = (from + reset - SLACK, to + reset + SLACK);
         assert!(to / ms > (from - 1) / ms, "ends between {from} and {to}, not at a multiple of {ms}");
     }
 }
 
-/// After the time that the refusal named, the same check passes.
+/// After the time that the refusal states, the same check passes.
 #[test]
-fn waiting_as_told_is_enough() {
+fn waiting_for_retry_after_is_enough() {
     let server = Server::fresh();
     let kinds = [("fixed", fixed("300ms")), ("sliding", sliding("300ms")), ("bucket", bucket("300ms", 3))];
     for (kind, window) in kinds {
@@ -44,7 +44,7 @@ fn waiting_as_told_is_enough() {
                 eventually(|| Some(limiter.take(json!({"a": 1}), hits)).filter(|reply| reply.status == 429));
             let after = refused.expect("a refusal").retry_after_ms().expect("known");
             assert!(after <= 300, "{kind}: {after} of 300");
-            // The client's part of the contract: it waits as long as it was told.
+            // The client waits as long as the refusal says, which is its part of the contract.
             std::thread::sleep(Duration::from_millis(after + 1));
             let reply = limiter.take(json!({"a": 1}), hits);
             assert_eq!(reply.status, 200, "{kind}, {hits} hits, {after} ms later: {}", reply.text);

@@ -1,5 +1,5 @@
-//! Every call of the table: its path in both forms, its fields, its answers. The semantics are tested by the scripts in
-//! `crates/engine/tests/testdata/locks`.
+//! Every request of the API's table of locks: its path in both forms, its fields, its answers. The semantics are tested
+//! by the scripts in `crates/engine/tests/testdata/locks`.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::ledger::{encode, with};
 use crate::locks::{Locks, PATIENT, exclusive, lasting, locks_in, several, shared, waiting, waiting_in};
 
 #[test]
-fn a_lock_is_taken_seen_kept_and_released() {
+fn a_lock_is_acquired_read_extended_and_released() {
     let server = Server::fresh();
     for locks in [server.locks(), server.locks_of("default"), server.locks_of("a/b 🌮")] {
         let asked = Instant::now();
@@ -55,13 +55,13 @@ fn a_lock_is_taken_seen_kept_and_released() {
         ] {
             reply.refused(404, "LockNotFound");
         }
-        // An operator releases any lock, and the next in line has it.
+        // An operator can release any lock, and the next waiting request gets it.
         let held = locks.grant(exclusive(json!({"door": "front", "floor": 3})));
         let next = locks.wait(waiting(exclusive(json!({"door": "front", "floor": 3})), PATIENT));
         locks.await_queue(&held, 1);
         locks.force(&held.lock_id).is(204);
         locks.let_go(&next.granted());
-        // The same key is the same grant, with its session.
+        // The same idempotency key returns the same grant, with its session.
         let request = exclusive(json!({"door": "back"}));
         let first = locks.ask_keyed("key", &request).granted();
         let again = locks.ask_keyed("key", &request).granted();
@@ -71,7 +71,7 @@ fn a_lock_is_taken_seen_kept_and_released() {
 }
 
 #[test]
-fn without_a_namespace_it_is_default() {
+fn paths_without_a_namespace_use_default() {
     let server = Server::fresh();
     let (plain, default) = (server.locks(), server.locks_of("default"));
     let grant = plain.grant(exclusive(json!({"a": 1})));
@@ -105,9 +105,9 @@ fn several_locks_are_one_grant() {
     locks.free(exclusive(json!({"b": "x", "c": true})));
 }
 
-/// Without a session and without force nothing is released, whatever it is called.
+/// Without a session and without `force`, no release succeeds, whatever its parameters are called.
 #[test]
-fn force_must_be_meant() {
+fn a_release_needs_a_session_or_explicit_force() {
     let server = Server::fresh();
     let locks = server.locks();
     let grant = locks.grant(exclusive(json!({"a": 1})));
@@ -122,7 +122,7 @@ fn force_must_be_meant() {
     locks.let_go(&grant);
 }
 
-/// Nobody else ever sees the session: it is what a holder proves itself with.
+/// Only the holder ever sees the session, because it is the holder's proof.
 #[test]
 fn only_the_grant_shows_the_session() {
     let server = Server::fresh();
@@ -156,9 +156,9 @@ fn only_the_grant_shows_the_session() {
     assert!(!server.log().contains(&grant.session_id), "the log is read by many");
 }
 
-/// The documents' own spelling of key-values works here too, and names the same lock.
+/// The spelling of key-values in the original documents works here too, and names the same lock.
 #[test]
-fn the_typed_form_names_the_same_lock() {
+fn typed_key_values_name_the_same_lock() {
     let server = Server::fresh();
     let locks: Locks = server.locks();
     let typed = json!({"user": {"DataType": 12, "Value": "ann"}, "n": {"DataType": 8, "Value": "7"}});
@@ -171,9 +171,9 @@ fn the_typed_form_names_the_same_lock() {
     locks.let_go(&grant);
 }
 
-/// Spellings of JSON that are the same set of key-values.
+/// Different spellings in JSON of the same key-values name the same lock.
 #[test]
-fn the_same_set_is_the_same_lock() {
+fn equal_key_values_name_the_same_lock() {
     let server = Server::fresh();
     let locks = server.locks();
     for (first, second) in [
@@ -193,7 +193,7 @@ fn the_same_set_is_the_same_lock() {
 }
 
 #[test]
-fn durations_reach_from_end_to_end() {
+fn durations_have_a_minimum_and_a_maximum() {
     let server = Server::fresh();
     let locks = server.locks();
     for (ttl, ms) in [

@@ -1,4 +1,4 @@
-//! `kill -9`: what was granted is held, what was released is free, and who waited asks again.
+//! `kill -9`: granted locks are held, released locks are free, and clients that waited ask again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::locks::{
 use crate::reply::Reply;
 
 #[test]
-fn holders_survive_and_releases_do_too() {
+fn grants_and_releases_survive_a_crash() {
     let mut server = Server::fresh();
     let locks = server.locks();
     let kept = locks.grant(exclusive(json!({"a": 1})));
@@ -38,14 +38,14 @@ fn holders_survive_and_releases_do_too() {
             assert_eq!(item["fencing_token"], grant.token, "{item}");
             assert_eq!(locks_in(&item), grant.locks, "{item}");
             assert!(!item.to_string().contains(&grant.session_id), "{item}");
-            // Only the session of before opens it.
+            // Only the session from before the crash is accepted.
             locks.heartbeat_as(&grant.lock_id, "another").refused(409, "SessionMismatch");
             locks.heartbeat(grant).ok();
         }
         for taken in [json!({"a": 1}), json!({"b": 1}), json!({"c": 1})] {
             locks.taken(exclusive(taken));
         }
-        // At once: who releases does not have to wait for the end of a lease.
+        // Released locks are free at once, without waiting for the end of a `ttl`.
         for free in [json!({"d": 1}), json!({"e": 1})] {
             locks.free(exclusive(free));
         }
@@ -60,7 +60,8 @@ fn holders_survive_and_releases_do_too() {
     assert_eq!(server.locks().ids().len(), 0);
 }
 
-/// Killed shortly before the lease would have ended: after the start it has a whole one, and nobody comes in.
+/// The server is killed shortly before the lock would expire. After the start the lock has its full `ttl`, and no other
+/// client gets it.
 #[test]
 fn a_holder_has_a_full_ttl_after_a_crash() {
     let mut server = Server::fresh();
@@ -81,7 +82,7 @@ fn a_holder_has_a_full_ttl_after_a_crash() {
             _ => server.stop(),
         }
         let down = Instant::now();
-        // On a machine that stood still the lease may have ended before; then there is nothing to see here.
+        // If the machine stood still, the lock may have expired before the server ended. Then this round shows nothing.
         let alive = down - asked < ttl;
         server.start_again();
         let locks = server.locks();
@@ -98,7 +99,7 @@ fn a_holder_has_a_full_ttl_after_a_crash() {
     }
 }
 
-/// All of them, though each had less than that left when the server died.
+/// Every lock gets its full `ttl`, although each had less than that left when the server was killed.
 #[test]
 fn every_holder_has_time_to_heartbeat_after_a_crash() {
     let mut server = Server::fresh();
@@ -108,7 +109,8 @@ fn every_holder_has_time_to_heartbeat_after_a_crash() {
     let mut grants: Vec<Grant> =
         (0..10).map(|n| locks.grant(lasting(exclusive(json!({"n": n})), "6s"))).collect();
     grants.extend((0..5).map(|_| locks.grant(lasting(shared(json!({"all": true})), "6s"))));
-    // Of the lease three seconds are gone, or more on a slow machine; of the next one four.
+    // The kill comes after three seconds of the `ttl`, and the checks after four seconds of the next one. So a lock
+    // that had kept its old `ttl` would have expired.
     std::thread::sleep(Duration::from_secs(3));
     server.kill();
     let down = Instant::now();
@@ -127,9 +129,9 @@ fn every_holder_has_time_to_heartbeat_after_a_crash() {
     }
 }
 
-/// A lease does not run out while the server is down.
+/// A lock does not expire while the server is down.
 #[test]
-fn downtime_is_not_the_holders_time() {
+fn locks_do_not_expire_during_downtime() {
     let mut server = Server::fresh();
     let ttl = Duration::from_millis(1500);
     for round in 0..2 {
@@ -140,7 +142,7 @@ fn downtime_is_not_the_holders_time() {
             0 => server.kill(),
             _ => server.stop(),
         }
-        // A stop may have taken so long that the lease ended before it.
+        // The stop may have taken so long that the lock expired before it.
         let alive = asked.elapsed() < ttl;
         std::thread::sleep(ttl + ttl / 4);
         let started = Instant::now();
@@ -153,7 +155,7 @@ fn downtime_is_not_the_holders_time() {
     }
 }
 
-/// A lease that began before the crash is kept by heartbeats after it, against those who wait.
+/// Heartbeats after a crash extend a lock from before it, while other clients wait for the lock.
 #[test]
 fn heartbeats_after_a_crash_keep_the_lock() {
     let mut server = Server::fresh();
@@ -172,9 +174,9 @@ fn heartbeats_after_a_crash_keep_the_lock() {
     server.locks().free(exclusive(json!({"a": 1})));
 }
 
-/// Whom a lock was handed to, by a release or by the end of a lease, holds it after a crash.
+/// A client that got a lock because of a release or an expiry holds it after a crash.
 #[test]
-fn a_hand_over_survives_a_crash() {
+fn a_grant_to_the_next_waiter_survives_a_crash() {
     let mut server = Server::fresh();
     let locks = server.locks();
     let first = locks.grant(exclusive(json!({"a": 1})));
@@ -195,9 +197,10 @@ fn a_hand_over_survives_a_crash() {
     assert_eq!(locks.ids().len(), 2);
 }
 
-/// Killed while many wait, over both kinds of connections: the holder holds, nobody else does, all ask again.
+/// The server is killed while many clients wait, over HTTP/1.1 and HTTP/2. The holder still holds its lock, no other
+/// client does, and all of them ask again.
 #[test]
-fn who_waited_asks_again_after_a_crash() {
+fn waiters_retry_after_a_crash() {
     const WAITERS: usize = 60;
     let mut server = Server::fresh();
     let held = server.locks().grant(exclusive(json!({"a": 1})));
@@ -249,20 +252,20 @@ fn who_waited_asks_again_after_a_crash() {
     assert!(tokens[0] > held.token);
 }
 
-/// What a client knows of one grant.
+/// What a client knows about one grant.
 enum Known {
     Held(Grant),
-    /// Its release was answered.
+    /// The release was answered.
     Over(Grant),
-    /// Its release was not.
+    /// The release was not answered.
     MaybeHeld(Grant),
-    /// Not even the grant was.
+    /// The request for the grant was not answered.
     Unknown,
 }
 
-/// Grants and releases of many clients, and a crash in the midst of them: what was told is so.
+/// The server crashes while many clients acquire and release locks. Everything that was answered is true afterwards.
 #[test]
-fn nothing_told_is_untrue_after_crashes_under_load() {
+fn answers_are_true_after_crashes_under_load() {
     let mut server = Server::fresh();
     let mut known: BTreeMap<String, Known> = BTreeMap::new();
     let mut highest = 0;
@@ -316,7 +319,7 @@ fn nothing_told_is_untrue_after_crashes_under_load() {
     }
 }
 
-/// The highest token that anybody has seen so far.
+/// The highest token that any client has seen so far.
 #[track_caller]
 fn verify(server: &Server, known: &BTreeMap<String, Known>, before: u64) -> u64 {
     let locks = server.locks();

@@ -1,4 +1,4 @@
-//! Crowds: a hundred clients at one lock, and thousands who wait and cost nothing.
+//! Crowds: a hundred clients at one lock, and thousands of clients that wait and cost almost nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use crate::harness::{DEADLINE, Server, eventually, within};
 use crate::load::Random;
 use crate::locks::{Grant, PATIENT, exclusive, release_path, shared, waiting, waiting_in};
 
-/// From when to when one client surely held the lock, and as which grant.
+/// The time during which a client certainly held the lock, and the token of its grant.
 type Interval = (Instant, Instant, u64);
 
-/// No two overlap, and they follow each other in the order of their tokens.
+/// Checks that no two intervals overlap, and that they are in the order of their tokens.
 #[track_caller]
 fn check_intervals(mut intervals: Vec<Interval>) {
     intervals.sort();
@@ -55,7 +55,7 @@ fn a_hundred_clients_at_one_lock() {
 fn readers_and_writers() {
     let server = Server::fresh();
     let locks = server.locks();
-    // 1000 for a writer, 1 for each reader.
+    // The sum over all holders: 1000 for a writer, 1 for each reader.
     let (inside, together) = (AtomicUsize::new(0), AtomicUsize::new(0));
     race(40, |client| {
         let mut random = Random::new(client as u64 + 1);
@@ -76,9 +76,9 @@ fn readers_and_writers() {
     locks.free(exclusive(json!({"a": 1})));
 }
 
-/// Those who do not wait are told so, and exactly one of them has it.
+/// Of many clients that do not wait, exactly one gets the lock, and the others are refused at once.
 #[test]
-fn one_of_many_who_do_not_wait() {
+fn one_of_many_requests_without_a_wait_is_granted() {
     let server = Server::fresh();
     let locks = server.locks();
     for round in 0..10 {
@@ -92,14 +92,14 @@ fn one_of_many_who_do_not_wait() {
     }
 }
 
-/// Few enough for every run. With WAITERS=50000 in the environment, the test has as many as the documentation promises, and takes
-/// minutes.
+/// So few that every test run can have them. With WAITERS=50000 in the environment, the test has as many as the
+/// documentation promises, and takes minutes.
 const WAITERS: usize = 2_000;
 const STREAMS: usize = 100;
 
-/// Waiters on connections of a hundred streams each, a hundred for each lock.
+/// Waiting requests on connections with a hundred streams each, a hundred requests for each lock.
 #[test]
-fn thousands_wait_and_all_are_answered() {
+fn thousands_of_waiting_requests_are_answered() {
     let size = std::env::var("WAITERS").map_or(WAITERS, |text| text.parse().expect("a number"));
     let mut server = Server::fresh();
     let process = server.process().id();
@@ -116,7 +116,7 @@ fn thousands_wait_and_all_are_answered() {
             runtime.spawn(visit(connection, locks.url().to_owned(), lock, Arc::clone(&inside)))
         })
         .collect();
-    // A second for every fifty, besides: a machine without optimization may be slow.
+    // One second more for every fifty clients: an unoptimized build may be slow.
     let deadline = DEADLINE + Duration::from_millis(20 * size as u64);
     let all_wait = within(deadline, || {
         let waiting: u64 = locks.all(1000).iter().map(waiting_in).sum();
@@ -136,7 +136,7 @@ fn thousands_wait_and_all_are_answered() {
     assert_eq!(tokens.len(), size, "each was granted once");
     assert_eq!(locks.ids().len(), 0);
 
-    // Again, for a lock that nobody gives back.
+    // The same for a lock that is never released.
     let held = locks.grant(exclusive(json!({"lock": "kept"})));
     let request = waiting(exclusive(json!({"lock": "kept"})), "3s");
     let asked = Instant::now();
@@ -149,7 +149,7 @@ fn thousands_wait_and_all_are_answered() {
     locks.await_queue(&held, 0);
 }
 
-/// Comes in, looks that nobody else is there, and goes.
+/// Acquires the lock, checks that no other client holds it, and releases it.
 async fn visit(connection: h2::Connection, url: String, lock: usize, inside: Arc<Vec<AtomicUsize>>) -> u64 {
     let request: Value = waiting(exclusive(json!({"lock": lock})), PATIENT);
     let grant = connection.send("POST", &url, Some(&request)).await.granted();
@@ -161,13 +161,13 @@ async fn visit(connection: h2::Connection, url: String, lock: usize, inside: Arc
     grant.token
 }
 
-/// Returns when the process has hardly used a processor for a while: those who wait cost it nothing.
+/// Waits until the process has hardly used a processor for a while: requests that wait cost nothing.
 #[track_caller]
 fn await_quiet(process: u32) {
     const SPAN: Duration = Duration::from_secs(2);
     const QUIET: Duration = Duration::from_millis(100);
     let mut spans = Vec::new();
-    // The first spans may still see what the crowd's arrival left to do.
+    // During the first intervals, the server may still work on the arrival of the crowd.
     let quiet = eventually(|| {
         let before = processor_time(process);
         std::thread::sleep(SPAN);
@@ -178,11 +178,11 @@ fn await_quiet(process: u32) {
     assert!(quiet.is_some(), "never quiet: of every {SPAN:?} it used {spans:?}");
 }
 
-/// As Linux counts it, in hundredths of a second.
+/// The processor time as Linux reports it, in hundredths of a second.
 #[track_caller]
 fn processor_time(process: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("/proc/…/stat");
-    // The name in parentheses may contain anything; what follows are the fields from the third on.
+    // The name in parentheses may contain any characters. The fields after it begin with the third one.
     let (_, fields) = stat.rsplit_once(')').expect("a name");
     let field = |n: usize| fields.split_whitespace().nth(n - 3).and_then(|text| text.parse::<u64>().ok());
     let (user, system) = (field(14).expect("utime"), field(15).expect("stime"));

@@ -1,4 +1,4 @@
-//! Requests that do not validate: 400 `InvalidRequest`, the field named, and nothing done. Never a 500.
+//! Invalid requests get 400 `InvalidRequest` with the name of the field, and change nothing. None of them gets a 500.
 
 use serde_json::{Map, Value, json};
 
@@ -19,7 +19,7 @@ fn check(locks: &Locks, body: &Value, field: &str) {
 }
 
 #[test]
-fn a_request_that_is_wrong_names_its_field() {
+fn invalid_requests_name_the_field() {
     let server = Server::fresh();
     let locks = server.locks();
     let keys = |count: usize| (0..count).map(|n| (n.to_string(), json!(n))).collect::<Map<_, _>>();
@@ -51,7 +51,7 @@ fn a_request_that_is_wrong_names_its_field() {
 }
 
 #[test]
-fn lists_of_locks_must_be_right() {
+fn invalid_lists_of_locks_are_refused() {
     let server = Server::fresh();
     let locks = server.locks();
     let many: Vec<(Value, &str)> = (0..65).map(|n| (json!({"n": n}), "exclusive")).collect();
@@ -71,7 +71,7 @@ fn lists_of_locks_must_be_right() {
     check(&locks, &several(&[(json!({"a": 1}), "shared"), (json!({"a": 1}), "exclusive")]), "locks");
     let bad_mode = json!({"key_values": {"a": 1}, "mode": "write"});
     check(&locks, &json!({"locks": [bad_mode], "ttl": "1h"}), "mode");
-    // One way or the other, not both and not neither.
+    // A request must have `key_values` or `locks`, not both, and not neither.
     let lock = json!([{"key_values": {"b": 1}, "mode": "shared"}]);
     let both = locks.ask(&with(exclusive(json!({"a": 1})), json!({"locks": lock})));
     both.refused(400, "InvalidRequest");
@@ -80,7 +80,7 @@ fn lists_of_locks_must_be_right() {
 }
 
 #[test]
-fn heartbeats_must_be_right() {
+fn invalid_heartbeats_are_refused() {
     let server = Server::fresh();
     let locks = server.locks();
     let grant = locks.grant(exclusive(json!({"a": 1})));
@@ -104,7 +104,7 @@ fn heartbeats_must_be_right() {
 }
 
 #[test]
-fn ids_must_be_names() {
+fn invalid_ids_are_refused() {
     let server = Server::fresh();
     let locks = server.locks();
     for id in ["%00", "a%0Ab", "%FF", &"x".repeat(257)] {

@@ -1,4 +1,4 @@
-//! A client that hangs up stops waiting; and what is granted to nobody is held by nobody.
+//! A client that hangs up stops waiting, and a lock that would be granted to a client that has gone is free.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,7 @@ fn lock() -> Value {
     json!({"a": 1})
 }
 
-/// A request sent on a connection of its own, which can be closed.
+/// Sends a request on its own connection, which the test can close.
 fn asking(address: SocketAddr, request: &Value) -> raw::Connection {
     let mut connection = raw::Connection::open(address);
     connection.send(raw::request("POST", "/v1/locks", "", request.to_string().as_bytes()));
@@ -35,7 +35,7 @@ fn a_closed_connection_leaves_the_queue() {
         connections.push(asking(server.address(), &waiting(exclusive(lock()), PATIENT)));
         locks.await_queue(&held, n);
     }
-    // From the middle, from the end, from the front.
+    // These leave from the middle, from the end and from the front of the queue.
     for (gone, left) in [(4, 9), (8, 8), (0, 7)] {
         drop(connections.remove(gone));
         locks.await_queue(&held, left);
@@ -49,9 +49,9 @@ fn a_closed_connection_leaves_the_queue() {
     assert_eq!(locks.ids().len(), 0);
 }
 
-/// Bytes behind the body, which nobody reads while the request waits, do not hide the hang-up.
+/// Bytes after the body, which the server does not read while the request waits, do not hide the hang-up.
 #[test]
-fn a_closed_connection_leaves_the_queue_whatever_it_sent_before() {
+fn bytes_after_the_body_do_not_hide_a_hang_up() {
     let server = Server::fresh();
     let locks = server.locks();
     let held = locks.grant(exclusive(lock()));
@@ -65,10 +65,10 @@ fn a_closed_connection_leaves_the_queue_whatever_it_sent_before() {
     locks.let_go(&held);
 }
 
-/// A client repeats its request under the same key and hangs up on the first one, while both wait for the disk. The retry is told
-/// of a grant, and that grant stays.
+/// A client repeats its request under the same key and hangs up the first connection, while both requests wait for the
+/// disk. The retry gets a grant, and that grant remains.
 #[test]
-fn a_lock_that_was_told_to_a_retry_stays() {
+fn a_grant_returned_to_a_retry_survives_the_hang_up() {
     let server = Server::fresh();
     let locks = server.locks();
     let mut random = Random::new(1);
@@ -96,7 +96,7 @@ fn a_lock_that_was_told_to_a_retry_stays() {
 }
 
 #[test]
-fn a_reset_stream_leaves_the_queue_and_its_connection_stays() {
+fn a_reset_stream_leaves_the_queue_without_closing_its_connection() {
     let server = Server::fresh();
     let locks = server.locks();
     let runtime = h2::runtime();
@@ -111,7 +111,7 @@ fn a_reset_stream_leaves_the_queue_and_its_connection_stays() {
         streams.remove(gone).reset();
         locks.await_queue(&held, left);
     }
-    // The others have not moved, and are served on the same connection.
+    // The other streams have kept their places, and are granted on the same connection.
     let mut last = held.token;
     locks.let_go(&held);
     for stream in streams {
@@ -123,9 +123,10 @@ fn a_reset_stream_leaves_the_queue_and_its_connection_stays() {
     assert_eq!(locks.ids().len(), 0);
 }
 
-/// Gone before the grant was due: the lock is free, though the one who asked for it had a lease of an hour.
+/// The client hangs up before its grant is due. The lock is then free, although the client asked for a `ttl` of an
+/// hour.
 #[test]
-fn a_grant_to_a_closed_connection_is_released() {
+fn a_grant_due_after_a_hang_up_is_released() {
     let server = Server::fresh();
     let locks = server.locks();
     for round in 0..40 {
@@ -141,10 +142,10 @@ fn a_grant_to_a_closed_connection_is_released() {
     assert_eq!(locks.ids().len(), 0);
 }
 
-/// The server has noticed the reset before the lock becomes free: the lock goes to the next client, although the stream
-/// asked for a lease of an hour.
+/// The server learns of the reset before the lock becomes free: the next client gets the lock, although the reset
+/// stream asked for a `ttl` of an hour.
 #[test]
-fn a_stream_that_was_reset_is_granted_nothing() {
+fn a_reset_stream_is_granted_nothing() {
     let server = Server::fresh();
     let locks = server.locks();
     let runtime = h2::runtime();
@@ -154,7 +155,7 @@ fn a_stream_that_was_reset_is_granted_nothing() {
         let stream = connection.post(locks.url(), &waiting(exclusive(lock()), PATIENT));
         locks.await_queue(&held, 1);
         stream.reset();
-        // The reset and the release travel on two connections: only the server can say that it has seen the first.
+        // The reset and the release use different connections, so only the server knows when it has seen the reset.
         locks.await_queue(&held, 0);
         locks.let_go(&held);
         let next = locks.ask(&waiting(exclusive(lock()), "20s"));
@@ -164,10 +165,10 @@ fn a_stream_that_was_reset_is_granted_nothing() {
     assert_eq!(locks.ids().len(), 0);
 }
 
-/// A reset and the release of the lock cross on their way. If the release comes first, the grant may be answered before
-/// the reset arrives, and then it is a lease like any other. Either way the next client waits no longer than that lease.
+/// A reset and the release of the lock cross. If the release arrives first, the grant may be answered before the reset
+/// arrives, and is then held like any other. In both cases the next client waits no longer than that `ttl`.
 #[test]
-fn a_grant_that_crosses_a_reset_is_held_for_its_lease_at_most() {
+fn a_grant_that_crosses_a_reset_is_held_for_at_most_its_ttl() {
     let server = Server::fresh();
     let locks = server.locks();
     let runtime = h2::runtime();
@@ -185,10 +186,9 @@ fn a_grant_that_crosses_a_reset_is_held_for_its_lease_at_most() {
     assert_eq!(locks.ids().len(), 0);
 }
 
-/// The same where the server learns of both at once: it slept while the clients left and, after that, the locks were
-/// released.
+/// The server learns of both at once: it is paused while the clients leave and, after that, the locks are released.
 #[test]
-fn closed_connections_are_granted_nothing_by_releases_seen_with_them() {
+fn releases_seen_with_hang_ups_grant_nothing_to_closed_connections() {
     let mut server = Server::fresh();
     for round in 0..20 {
         let address = server.address();
@@ -201,7 +201,7 @@ fn closed_connections_are_granted_nothing_by_releases_seen_with_them() {
 }
 
 #[test]
-fn a_closed_connections_streams_are_granted_nothing_by_releases_seen_with_them() {
+fn releases_seen_with_hang_ups_grant_nothing_to_closed_streams() {
     let mut server = Server::fresh();
     for round in 0..20 {
         let health = server.url("/healthz");
@@ -212,14 +212,14 @@ fn a_closed_connections_streams_are_granted_nothing_by_releases_seen_with_them()
                 requests.iter().map(|request| connection.post(url, request)).collect();
             move || {
                 drop((streams, connection));
-                // Returns when the runtime is gone, and its sockets with it.
+                // Returns when the runtime has ended, and its sockets are closed.
                 runtime.shutdown_timeout(PROMPT);
             }
         });
     }
 }
 
-/// `wait` sends requests and returns what hangs up on all of them.
+/// `wait` sends the requests, and returns a function that hangs up on all of them.
 #[track_caller]
 fn release_behind_hang_ups<H: FnOnce()>(
     server: &mut Server,
@@ -252,16 +252,16 @@ fn release_behind_hang_ups<H: FnOnce()>(
     assert!(empty.is_some(), "round {round}: {} are held by those who are gone: {left:?}", left.len());
 }
 
-/// The same when it is the end of a lease that makes the grant due.
+/// As above, but an expiry makes the grants due.
 #[test]
-fn the_end_of_a_lease_grants_nothing_to_a_closed_connection() {
+fn an_expiry_grants_nothing_to_a_closed_connection() {
     let server = Server::fresh();
     let locks = server.locks();
     let asked = Instant::now();
     locks.grant(lasting(exclusive(lock()), "2s"));
     drop(asking(server.address(), &waiting(exclusive(lock()), PATIENT)));
     if asked.elapsed() >= Duration::from_secs(2) {
-        // On a machine that stood still the grant may have been due before the client was gone.
+        // If the machine stood still, the grant may have been due before the client left.
         return;
     }
     let next = locks.ask(&waiting(exclusive(lock()), "20s"));
@@ -270,9 +270,9 @@ fn the_end_of_a_lease_grants_nothing_to_a_closed_connection() {
     assert_eq!(locks.ids().len(), 0);
 }
 
-/// Whoever waited behind the one that is gone comes in, in all its queues.
+/// Requests that waited behind one that has gone are granted, in all queues of that request.
 #[test]
-fn those_behind_move_up() {
+fn a_hang_up_unblocks_later_requests() {
     let server = Server::fresh();
     let locks = server.locks();
     let held = locks.grant(shared(lock()));
@@ -285,15 +285,15 @@ fn those_behind_move_up() {
     let reader = locks.wait(waiting(shared(lock()), PATIENT));
     let other = locks.wait(waiting(exclusive(json!({"b": 1})), PATIENT));
     drop(writer);
-    // Both, while the first still holds.
+    // Both readers are granted while the first reader still holds the lock.
     reader.granted();
     other.granted();
     assert_eq!(locks.ids().len(), 3);
 }
 
-/// A whole connection with many waiting streams, gone at once.
+/// A connection with many waiting streams is closed at once.
 #[test]
-fn a_connection_with_many_streams_is_gone() {
+fn a_closed_connection_removes_all_its_waiting_streams() {
     let server = Server::fresh();
     let locks = server.locks();
     let held = locks.grant(exclusive(lock()));
@@ -305,7 +305,7 @@ fn a_connection_with_many_streams_is_gone() {
     let last = locks.wait(waiting(exclusive(lock()), PATIENT));
     locks.await_queue(&held, 51);
     assert!(streams.iter().all(|stream| !stream.is_answered()));
-    // With its runtime, the sockets are closed.
+    // The end of the runtime closes the sockets.
     drop((streams, connection));
     runtime.shutdown_background();
     locks.await_queue(&held, 1);
@@ -314,9 +314,9 @@ fn a_connection_with_many_streams_is_gone() {
     assert_eq!(locks.ids().len(), 0);
 }
 
-/// A grant that was answered is held, even by one that is gone afterwards: its lease tells.
+/// A grant that was answered is held for its `ttl`, even if its client hangs up afterwards.
 #[test]
-fn a_holder_may_close_its_connection() {
+fn a_grant_survives_the_close_of_its_connection() {
     let server = Server::fresh();
     let locks = server.locks();
     let mut connection = asking(server.address(), &waiting(exclusive(lock()), PATIENT));
@@ -327,9 +327,9 @@ fn a_holder_may_close_its_connection() {
     locks.let_go(&grant);
 }
 
-/// Some wait, some do not, some give up, some are gone: never two inside, and at the end nobody.
+/// Some clients wait, some do not, some time out, and some hang up: there are never two holders, and in the end none.
 #[test]
-fn a_coming_and_going_leaves_nothing_behind() {
+fn random_waits_and_hang_ups_leave_no_grant() {
     let server = Server::fresh();
     let (locks, address) = (server.locks(), server.address());
     let inside = AtomicUsize::new(0);
@@ -345,7 +345,8 @@ fn a_coming_and_going_leaves_nothing_behind() {
         for _ in 0..15 {
             match random.below(4) {
                 0 => {
-                    // It may have been granted just before it left: then its lease, a short one, must end.
+                    // The lock may have been granted just before the client hung up. Then it is held for its `ttl`,
+                    // which is short.
                     let connection = asking(address, &lasting(waiting(exclusive(lock()), PATIENT), "100ms"));
                     let until = Instant::now() + Duration::from_millis(random.below(20));
                     while Instant::now() < until {

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: the same request again is the same grant, as long as that lives.
+//! `Idempotency-Key`: a repeated request returns the same grant, as long as that grant lives.
 
 use serde_json::json;
 
@@ -14,9 +14,9 @@ fn same(again: &Grant, first: &Grant) {
     assert_eq!(key(again), key(first), "the first grant again");
 }
 
-/// A client that has lost its connection asks again with its key, and is let in.
+/// A client that has lost its connection repeats its request with its key, and is granted the lock.
 #[test]
-fn a_key_is_free_when_its_client_is_gone() {
+fn a_key_in_use_is_free_after_its_client_hangs_up() {
     let server = Server::fresh();
     let locks = server.locks();
     let held = locks.grant(exclusive(json!({"a": 1})));
@@ -34,9 +34,9 @@ fn a_key_is_free_when_its_client_is_gone() {
     locks.free(exclusive(json!({"a": 1})));
 }
 
-/// The waiter is forgotten in a crash, and so is that its key was in use.
+/// A crash removes the waiting request, and with it the information that its key was in use.
 #[test]
-fn a_crash_frees_the_keys_of_those_who_waited() {
+fn a_crash_frees_the_keys_of_waiting_requests() {
     let mut server = Server::fresh();
     let held = server.locks().grant(exclusive(json!({"a": 1})));
     let request = waiting(exclusive(json!({"a": 1})), PATIENT);
@@ -61,7 +61,7 @@ fn a_crash_frees_the_keys_of_those_who_waited() {
 }
 
 #[test]
-fn a_raced_key_is_granted_once() {
+fn concurrent_requests_with_one_key_get_one_grant() {
     let server = Server::fresh();
     let locks = server.locks();
     for round in 0..10 {

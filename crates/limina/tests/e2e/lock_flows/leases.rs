@@ -1,4 +1,4 @@
-//! The ttl of locks, against the real clock and in races.
+//! The `ttl` of locks, with the real clock and in races.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::raw;
 use crate::reply::Reply;
 
 #[test]
-fn a_dead_holders_lock_goes_to_the_next() {
+fn an_expired_lock_goes_to_the_next_waiter() {
     let server = Server::fresh();
     let locks = server.locks();
     let asked = Instant::now();
@@ -24,7 +24,7 @@ fn a_dead_holders_lock_goes_to_the_next() {
     assert!(after + SLACK >= Duration::from_secs(1), "granted after {after:?} of 1s");
     assert!(after < Duration::from_secs(1) + PROMPT, "granted only after {after:?}");
     assert!(next.token > dead.token);
-    // Too late: nothing that the dead one says touches the new holder.
+    // The former holder is too late: none of its requests affects the new holder.
     locks.heartbeat(&dead).refused(404, "LockNotFound");
     locks.release(&dead).refused(404, "LockNotFound");
     locks.get(&dead.lock_id).refused(404, "LockNotFound");
@@ -32,9 +32,9 @@ fn a_dead_holders_lock_goes_to_the_next() {
     locks.let_go(&next);
 }
 
-/// Heartbeats keep a lock far beyond its ttl, and from those who wait.
+/// Heartbeats extend a lock far beyond its `ttl`, while other clients wait for it.
 #[test]
-fn a_lock_is_kept_while_its_holder_lives() {
+fn heartbeats_extend_a_lock() {
     let server = Server::fresh();
     let locks = server.locks();
     let ttl = Duration::from_secs(2);
@@ -46,7 +46,7 @@ fn a_lock_is_kept_while_its_holder_lives() {
         let asked = Instant::now();
         let reply: Reply = locks.heartbeat(&grant);
         if reply.status != 200 {
-            // Only a machine that stood still for a whole ttl excuses it.
+            // The lock may have expired only if this machine stood still for a whole `ttl`.
             assert!(
                 last.elapsed() + SLACK >= ttl,
                 "lost {:?} after a heartbeat: {}",
@@ -56,7 +56,7 @@ fn a_lock_is_kept_while_its_holder_lives() {
             break;
         }
         last = asked;
-        // The holder's rhythm; nothing waits for it.
+        // The interval of the holder's heartbeats. The test does not wait for anything here.
         std::thread::sleep(Duration::from_millis(50));
     }
     let answer = waiter.answer();
@@ -68,7 +68,7 @@ fn a_lock_is_kept_while_its_holder_lives() {
     locks.let_go(&next);
 }
 
-/// Heartbeats race with the end of the lease: it is held by the one or by the other, never by both.
+/// Heartbeats race with the expiry of the lock: either the holder or the next client has it, never both.
 #[test]
 fn a_late_heartbeat_never_takes_a_lock_back() {
     let server = Server::fresh();
@@ -77,7 +77,7 @@ fn a_late_heartbeat_never_takes_a_lock_back() {
     for round in 0..6_u64 {
         let request = lasting(waiting(exclusive(json!({"a": 1})), PATIENT), "200ms");
         let waiter = locks.wait(request);
-        // Each round comes closer to the end of the lease, until it comes too late.
+        // In each round the heartbeat is sent closer to the expiry, until it is too late.
         for step in 0.. {
             std::thread::sleep(Duration::from_millis(100 + 10 * round + 10 * step));
             let answered_before = waiter.is_answered();
@@ -95,10 +95,10 @@ fn a_late_heartbeat_never_takes_a_lock_back() {
     }
 }
 
-/// The server sleeps past the ends of leases, and wakes to heartbeats and waiters at once: each lock is kept by its
-/// holder, who is told so, or goes to the next.
+/// The server is paused until after the locks expire. When it continues, heartbeats and waiting requests have arrived:
+/// each lock stays with its holder, whose heartbeat succeeds, or goes to the next client.
 #[test]
-fn a_server_that_overslept_gives_a_lock_to_one() {
+fn expiries_during_a_pause_leave_one_holder() {
     const LOCKS: usize = 30;
     let mut server = Server::fresh();
     let locks = server.locks();

@@ -1,13 +1,14 @@
-//! The removal of a namespace whose locks are held and waited for.
+//! The deletion of a namespace with locks that are held and waited for.
 
 use serde_json::json;
 
 use crate::harness::Server;
 use crate::locks::{PROMPT, exclusive, waiting};
 
-/// Somebody holds, many wait, and the namespace goes: nobody hangs, and no two hold the lock afterwards.
+/// A namespace is deleted while one client holds a lock and many wait: all of them get an answer, and no two clients
+/// hold the lock afterwards.
 #[test]
-fn a_namespace_goes_while_somebody_holds_and_waits() {
+fn a_namespace_is_deleted_while_locks_are_held_and_waited_for() {
     let server = Server::fresh();
     let locks = server.locks_of("brief");
     let elsewhere = server.locks_of("lasting").grant(exclusive(json!({"a": 1})));
@@ -26,7 +27,7 @@ fn a_namespace_goes_while_somebody_holds_and_waits() {
             status => assert!([404, 409, 503].contains(&status), "{status} {}", answer.reply.text),
         }
     }
-    // What they are told is not said; but at most one may have the lock.
+    // The contract does not specify their answers, but at most one of them may get the lock.
     assert!(granted.len() <= 1, "{granted:?}");
     for grant in &granted {
         assert!(grant.token > held.token);

@@ -1,4 +1,5 @@
-//! Dining philosophers, each with three forks: nobody starves, no fork is in two hands, and no stale hand writes.
+//! Dining philosophers who need three forks each: nobody starves, no fork has two holders, and no outdated holder can
+//! write.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,10 +14,10 @@ use crate::reply::Reply;
 const SEATS: usize = 12;
 const MEALS: usize = 6;
 
-/// What a fork's lock protects: a counter that refuses a token older than one that it has seen.
+/// The resource that a fork's lock protects: a counter that rejects a token older than the newest one that it has seen.
 #[derive(Default)]
 struct Fork {
-    /// Who has it in hand, as the test keeps the books; 0 is nobody.
+    /// The holder according to the test; 0 means none.
     hand: AtomicUsize,
     counter: Mutex<Counter>,
 }
@@ -46,7 +47,7 @@ struct Table {
 }
 
 fn forks_of(seat: usize) -> [usize; 3] {
-    // Not in the order of their numbers, so that an order is nobody's merit but the server's.
+    // Not in ascending order, so that only the server, and not the order of the requests, prevents deadlocks.
     [(seat + 2) % SEATS, seat, (seat + 1) % SEATS]
 }
 
@@ -57,7 +58,7 @@ fn request_of(seat: usize) -> Value {
 }
 
 impl Table {
-    /// Reads and writes apart, so that a second hand would lose an update.
+    /// Reads and writes separately, so that a second holder would lose an update.
     fn eat(&self, seat: usize, grant: &Grant) {
         let forks = forks_of(seat).map(|fork| &self.forks[fork]);
         for fork in forks {
@@ -75,7 +76,7 @@ impl Table {
         self.eaten.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Everybody has eaten everything: each fork served three.
+    /// Checks that every philosopher has eaten every time: each fork was used by three of them.
     #[track_caller]
     fn check(&self, locks: &Locks) {
         assert_eq!(self.eaten.load(Ordering::SeqCst), SEATS * MEALS);
@@ -87,7 +88,7 @@ impl Table {
 }
 
 #[test]
-fn philosophers_dine() {
+fn all_philosophers_eat() {
     let server = Server::fresh();
     let locks = server.locks();
     let table = Table::default();
@@ -102,9 +103,9 @@ fn philosophers_dine() {
     table.check(&locks);
 }
 
-/// One who takes three at once is served beside a greedy crowd that takes one at a time.
+/// A client that acquires three locks at once is served while many others acquire one lock at a time.
 #[test]
-fn nobody_starves_beside_a_greedy_crowd() {
+fn a_request_for_three_locks_does_not_starve() {
     let server = Server::fresh();
     let locks = server.locks();
     let modest = AtomicUsize::new(0);
@@ -117,7 +118,7 @@ fn nobody_starves_beside_a_greedy_crowd() {
             }
             return;
         }
-        // The crowd goes on until the modest one has dined: were it to starve, this would never end.
+        // The others continue until that client is done. If it starved, the test would never end.
         let fork = forks_of(0)[client % 3];
         let fed = eventually(|| {
             let grant = locks.grant(waiting(exclusive(json!({"fork": fork})), PATIENT));
@@ -128,10 +129,10 @@ fn nobody_starves_beside_a_greedy_crowd() {
     });
 }
 
-/// The same dinner with crashes in its midst. Who does not know what became of its request asks again with its key;
-/// who held forks holds them still.
+/// The same dinner, during which the server crashes. A client that got no answer repeats its request with its key. A
+/// client that held forks still holds them.
 #[test]
-fn philosophers_dine_through_crashes() {
+fn all_philosophers_eat_across_crashes() {
     const CRASHES: usize = 3;
     let mut server = Server::fresh();
     let table = Table::default();
@@ -142,15 +143,15 @@ fn philosophers_dine_through_crashes() {
                 let (table, locks) = (&table, &locks);
                 scope.spawn(move || {
                     for meal in 0..MEALS {
-                        let grant = insist(locks, |locks| {
+                        let grant = retry(locks, |locks| {
                             let request = locks.request("POST", "").json(&request_of(seat));
                             request.header("idempotency-key", format!("{seat} {meal}"))
                         });
                         let grant = grant.granted();
                         table.eat(seat, &grant);
                         let path = release_path(&grant.lock_id, &grant.session_id);
-                        let released = insist(locks, |locks| locks.request("DELETE", &path));
-                        // Released before, in a call whose answer was lost.
+                        let released = retry(locks, |locks| locks.request("DELETE", &path));
+                        // An earlier release succeeded, but its answer was lost.
                         assert!([204, 404].contains(&released.status), "{}", released.text);
                     }
                 })
@@ -171,12 +172,12 @@ fn philosophers_dine_through_crashes() {
     table.check(&server.locks());
 }
 
-/// Asks until the server, or the one after it, answers.
-fn insist(locks: &Mutex<Locks>, request: impl Fn(&Locks) -> reqwest::blocking::RequestBuilder) -> Reply {
+/// Repeats the request until the server answers, also after a restart.
+fn retry(locks: &Mutex<Locks>, request: impl Fn(&Locks) -> reqwest::blocking::RequestBuilder) -> Reply {
     let answer = eventually(|| {
         let locks = locks.lock().unwrap().clone();
         let reply = Reply::try_to(request(&locks)).ok()?;
-        // In use: the call of before is not over yet for the server. 503: it is going.
+        // `IdempotencyKeyInUse`: for the server, the earlier attempt is still in progress. 503: the server is stopping.
         let again = reply.status == 503 || reply.code() == "IdempotencyKeyInUse";
         (!again).then_some(reply)
     });

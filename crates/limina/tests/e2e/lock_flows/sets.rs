@@ -1,4 +1,4 @@
-//! Many clients with sets of locks that cross. The semantics of sets are in `sets.txt` of the engine.
+//! Many clients with overlapping sets of locks. The semantics of sets are tested by `sets.txt` of the engine.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,13 +13,13 @@ fn lock(name: impl Into<Value>) -> Value {
     json!({"lock": name.into()})
 }
 
-/// Crosswise and in any order: nobody deadlocks, nobody starves, and every set is whole.
+/// The sets overlap, in any order: no deadlock, no starvation, and every set is granted completely.
 #[test]
-fn sets_that_cross_never_deadlock() {
+fn overlapping_lock_sets_never_deadlock() {
     const LOCKS: usize = 6;
     let server = Server::fresh();
     let locks = server.locks();
-    // Per lock: 1000 for a writer, 1 for each reader.
+    // The sum over the holders of each lock: 1000 for a writer, 1 for each reader.
     let inside: Vec<AtomicUsize> = (0..LOCKS).map(|_| AtomicUsize::new(0)).collect();
     race(16, |client| {
         let mut random = Random::new(client as u64 + 1);

@@ -1,4 +1,4 @@
-//! A clean stop: waiters are told at once, holders keep what they hold.
+//! A clean stop: waiting requests are answered at once, and held locks stay held.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::raw;
 use crate::reply::Reply;
 
 #[test]
-fn a_stop_answers_all_who_wait() {
+fn a_stop_answers_all_waiting_requests() {
     let mut server = Server::fresh();
     let locks = server.locks();
     let held = locks.grant(exclusive(json!({"a": 1})));
@@ -59,9 +59,9 @@ fn a_stop_answers_all_who_wait() {
     locks.free(exclusive(json!({"a": 1})));
 }
 
-/// The process is frozen for longer than everything is held, and goes on. A heartbeat waits in its socket meanwhile.
+/// The process is paused for longer than every `ttl`. Meanwhile a heartbeat waits in its socket.
 #[test]
-fn a_frozen_server_ends_nothing_that_is_held() {
+fn a_paused_server_expires_no_lock_or_lease() {
     const TTL: Duration = Duration::from_secs(4);
     let server = Server::fresh();
     server.ledger().create("a");
@@ -84,7 +84,7 @@ fn a_frozen_server_ends_nothing_that_is_held() {
 
     heartbeat.receive().ok();
     server.decisions().heartbeat("op").ok();
-    // A hold of the ledger is a promise with an end, and keeps it.
+    // A hold of the ledger has a fixed end, which an interruption does not extend.
     server.ledger().values(&["a"]).ok().value("a", 0, 0);
     let log = server.log();
     let line = log.lines().find(|line| line.contains("the process stood still")).expect("the log says so");
@@ -93,9 +93,9 @@ fn a_frozen_server_ends_nothing_that_is_held() {
     assert!(paused.is_some_and(|paused| (1_000..60_000).contains(&paused)), "{line}");
 }
 
-/// They ask again, and are served in the order in which they do.
+/// The clients ask again, and are granted the lock in the order in which they ask.
 #[test]
-fn waiters_ask_again_after_a_restart() {
+fn waiters_retry_in_order_after_a_restart() {
     let mut server = Server::fresh();
     let held = server.locks().grant(exclusive(json!({"a": 1})));
     for _ in 0..2 {
@@ -122,9 +122,9 @@ fn waiters_ask_again_after_a_restart() {
     }
 }
 
-/// A stop in the midst of grants and releases: what anybody was told is so afterwards.
+/// The server stops while many clients acquire and release locks. Everything that was answered is true afterwards.
 #[test]
-fn a_stop_under_load_tells_the_truth() {
+fn answers_are_true_after_a_stop_under_load() {
     let mut server = Server::fresh();
     for round in 0..4 {
         let (locks, done) = (server.locks(), AtomicUsize::new(0));
@@ -168,7 +168,7 @@ fn a_stop_under_load_tells_the_truth() {
     }
 }
 
-/// The last thing that a client knows.
+/// The last answer that a client got.
 enum End {
     NotGranted,
     GrantUnknown,

@@ -1,4 +1,4 @@
-//! Fencing tokens: every grant has a higher one than all before it in its namespace.
+//! Fencing tokens: every grant has a higher token than all earlier grants of its namespace.
 
 use std::sync::Mutex;
 
@@ -8,9 +8,9 @@ use crate::concurrency::race;
 use crate::harness::Server;
 use crate::locks::{PATIENT, exclusive, shared, waiting};
 
-/// Right after a crash, with nothing written in between.
+/// Grants right after a crash, when no other change was written in between.
 #[test]
-fn no_crash_ever_repeats_a_token() {
+fn crashes_never_repeat_a_token() {
     let mut server = Server::fresh();
     let mut last = 0;
     for _ in 0..6 {
@@ -22,7 +22,7 @@ fn no_crash_ever_repeats_a_token() {
     }
 }
 
-/// Grants and releases of many clients: as told, no token comes twice, and one client's own always grow.
+/// Many clients acquire and release locks: no token occurs twice, and the tokens of each client grow.
 #[test]
 fn no_two_grants_have_the_same_token() {
     let server = Server::fresh();

@@ -1,4 +1,4 @@
-//! Waiting, against the real clock.
+//! Waiting for locks, with the real clock.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::load::Random;
 use crate::locks::{PATIENT, PROMPT, SLACK, exclusive, shared, waiting};
 
 #[test]
-fn a_wait_ends_when_it_should() {
+fn a_wait_ends_on_time() {
     let server = Server::fresh();
     let locks = server.locks();
     let held = locks.grant(exclusive(json!({"a": 1})));
@@ -33,7 +33,7 @@ fn a_wait_ends_when_it_should() {
     assert_eq!(locks.ids().len(), 0, "none of them holds anything");
 }
 
-/// The waiter is told as soon as it holds, not when its wait is over.
+/// A waiting request is answered as soon as it is granted, not at the end of its wait.
 #[test]
 fn a_release_ends_the_wait() {
     let server = Server::fresh();
@@ -48,9 +48,9 @@ fn a_release_ends_the_wait() {
     answer.reply.granted();
 }
 
-/// A release just when the wait ends: the waiter has it and knows, or has it not and knows.
+/// A release races with the end of the wait: the client is granted the lock or is refused, and its answer says which.
 #[test]
-fn a_wait_that_ends_with_a_release_ends_one_way() {
+fn a_release_at_the_end_of_a_wait_has_one_outcome() {
     let server = Server::fresh();
     let locks = server.locks();
     race(8, |client| {
@@ -72,9 +72,9 @@ fn a_wait_that_ends_with_a_release_ends_one_way() {
     assert_eq!(locks.ids().len(), 0);
 }
 
-/// Many waits that end together.
+/// The waits of many requests end at the same time.
 #[test]
-fn a_crowd_times_out_together() {
+fn many_waits_time_out_together() {
     let server = Server::fresh();
     let locks = server.locks();
     let held = locks.grant(exclusive(json!({"a": 1})));

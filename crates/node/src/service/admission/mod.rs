@@ -188,8 +188,8 @@ impl Admission {
         self.busy_with.get_or_insert(Round { since: now, is_full }).is_full = is_full;
     }
 
-    /// The shard would take more: it is done with what it has taken, except for what it has put back into the queue. If nothing
-    /// else can be taken before that, the round goes on.
+    /// The shard would take more: it has finished everything that it has taken, except for requests that it has put
+    /// back into the queue. If nothing else can be taken before those, the round continues.
     pub(crate) fn handle_ready<I>(&mut self, queue: &mut FairQueue<I>, now: Instant) {
         if queue.is_held_up() {
             return;

@@ -20,9 +20,9 @@ struct Entrance {
     admission: Admission,
 }
 
-/// What was taken at once.
+/// The requests of one round, and those that were late.
 #[derive(Default)]
-struct Taken {
+struct TakenRound {
     begun: Vec<(&'static str, Admitted)>,
     late: Vec<&'static str>,
 }
@@ -48,7 +48,7 @@ impl Entrance {
         Ok(unanswered)
     }
 
-    fn take(&mut self, now: Instant) -> Taken {
+    fn take(&mut self, now: Instant) -> TakenRound {
         let mut late = Vec::new();
         let taken = self.queue.take(ROUND, |(text, admitted)| {
             self.admission.handle_left(admitted);
@@ -59,7 +59,7 @@ impl Entrance {
             Verdict::Drop
         });
         self.admission.handle_taken(&self.queue, now);
-        Taken { begun: taken.begin, late }
+        TakenRound { begun: taken.begin, late }
     }
 
     /// The shard takes everything.
@@ -83,18 +83,18 @@ struct World {
     /// The shard's time for each unit of weight.
     work: Duration,
     busy_until: Instant,
-    seen: Seen,
+    seen: Report,
 }
 
 /// What happened in some time.
 #[derive(Default)]
-struct Seen {
+struct Report {
     waits: BTreeMap<&'static str, Vec<Duration>>,
     refused: BTreeMap<&'static str, usize>,
     late: usize,
 }
 
-impl Seen {
+impl Report {
     fn begun(&self, namespace: &str) -> usize {
         self.waits.get(namespace).map_or(0, Vec::len)
     }
@@ -111,7 +111,13 @@ impl Seen {
 impl World {
     fn new(work: Duration) -> World {
         let start = Instant::now();
-        World { entrance: Entrance::new(1 << 30), now: start, work, busy_until: start, seen: Seen::default() }
+        World {
+            entrance: Entrance::new(1 << 30),
+            now: start,
+            work,
+            busy_until: start,
+            seen: Report::default(),
+        }
     }
 
     fn send(&mut self, namespace: &'static str) -> Result<Unanswered, Overloaded> {
@@ -123,7 +129,7 @@ impl World {
     }
 
     /// Lets time pass while clients send to namespaces, so many requests a second each. Returns what happened meanwhile.
-    fn run(&mut self, time: Duration, rates: &[(&'static str, u64)]) -> Seen {
+    fn run(&mut self, time: Duration, rates: &[(&'static str, u64)]) -> Report {
         let begin = self.now;
         let mut sent = vec![0; rates.len()];
         while self.now < begin + time {
@@ -281,7 +287,7 @@ fn a_stall_refuses_at_once_and_is_forgotten() {
 
 /// A database was away, and the shard was lost in the middle of a full round.
 #[test]
-fn a_shard_that_was_lost_for_long_is_not_thought_slow() {
+fn a_long_outage_does_not_make_a_shard_seem_slow() {
     let mut world = fast();
     world.run(SECOND, &[("a", 10_000)]);
     while world.entrance.queue.weight() <= ROUND.work {
@@ -362,7 +368,7 @@ fn one_slow_batch_does_not_refuse_others() {
 }
 
 #[test]
-fn bytes_are_bounded_and_what_makes_room_has_a_reserve() {
+fn bytes_are_bounded_with_a_reserve_for_requests_that_make_room() {
     let (mut entrance, now) = (Entrance::new(1_000), Instant::now());
     let mut push = |text, bytes, makes_room| entrance.push(now, "n", text, (1, bytes), makes_room).is_ok();
     assert!(push("larger than the queue, alone", 5_000, false));
@@ -380,7 +386,7 @@ fn bytes_are_bounded_and_what_makes_room_has_a_reserve() {
 }
 
 #[test]
-fn what_makes_room_may_wait_longer() {
+fn requests_that_make_room_may_wait_longer() {
     let (mut entrance, now) = (Entrance::new(1_000), Instant::now());
     assert!(entrance.push(now, "n", "first", (1, 1), false).is_ok(), "the queue is empty");
     let mut check = |after: Duration, makes_room| {

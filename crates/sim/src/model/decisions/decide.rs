@@ -2,7 +2,7 @@
 
 use super::{
     Answer, Decisions, LAST, Made, Turn, entries, event_part, has_lock,
-    limits::{Group, InUse, Limits, Taken},
+    limits::{Group, HistoryEntry, InUse, Limits},
     named, same,
 };
 use limina_engine::{
@@ -17,8 +17,8 @@ use limina_engine::{
 /// The number of holders that an explanation shows.
 const SHOWN: usize = 8;
 
-/// What the limiter says to all checks of a request.
-pub(super) struct Asked {
+/// The answer of the limiter to all checks of a request.
+pub(super) struct LimiterAnswer {
     pub(super) is_refused: bool,
     /// The limits as they are without the request.
     pub(super) limits: Vec<LimitOfCheck>,
@@ -26,11 +26,11 @@ pub(super) struct Asked {
     pub(super) after: Vec<LimitOfCheck>,
     pub(super) retry_after: Option<u64>,
     /// The limiter after the request.
-    pub(super) taken: (Limits, Vec<Vec<Taken>>),
+    pub(super) taken: (Limits, Vec<Vec<HistoryEntry>>),
 }
 
-/// What becomes of a request.
-pub(super) enum Tried {
+/// The result of an attempt to make a decision.
+pub(super) enum Attempt {
     Done(Answer),
     /// Locks or slots refuse it, and no limit would if nothing were in use. It may begin to wait if nothing else refuses it.
     Blocked {
@@ -72,9 +72,9 @@ impl Decisions {
                 position: end.answer.position,
             }));
         }
-        match self.try_at(turn, wanted, LAST) {
-            Tried::Done(answer) => Some(answer),
-            Tried::Blocked { may_wait: true, .. } if wanted.wait() > Millis(0) && !wanted.dry_run() => {
+        match self.attempt_at(turn, wanted, LAST) {
+            Attempt::Done(answer) => Some(answer),
+            Attempt::Blocked { may_wait: true, .. } if wanted.wait() > Millis(0) && !wanted.dry_run() => {
                 match self.bounds.refuses(Quota::LocksWaiting, self.waiting.len(), 1) {
                     Some(exceeded) => Some(Err(Refusal::QuotaExceeded(exceeded))),
                     None => {
@@ -83,26 +83,26 @@ impl Decisions {
                     }
                 }
             }
-            Tried::Blocked { refusal, .. } => Some(Err(refusal)),
+            Attempt::Blocked { refusal, .. } => Some(Err(refusal)),
         }
     }
 
     /// Asks all parts, as a request at this place of the queues, and makes the decision if none refuses.
-    pub(super) fn try_at(&mut self, turn: &mut Turn<'_>, wanted: &Decide, place: u64) -> Tried {
+    pub(super) fn attempt_at(&mut self, turn: &mut Turn<'_>, wanted: &Decide, place: u64) -> Attempt {
         let parts = wanted.parts();
         let missing = turn.ledger.missing(&parts.holds);
         if !parts.create_missing && !missing.is_empty() {
-            return Tried::Done(Err(Refusal::LimitNotFound { limit_names: missing }));
+            return Attempt::Done(Err(Refusal::LimitNotFound { limit_names: missing }));
         }
         if let Some(event) = parts.event.as_ref().filter(|event| turn.events.number(event.stream()).is_none())
         {
-            return Tried::Done(Err(Refusal::StreamNotFound { stream: event.stream().clone() }));
+            return Attempt::Done(Err(Refusal::StreamNotFound { stream: event.stream().clone() }));
         }
         let is_free = |check: &&limina_engine::decisions::PartCheck| {
             check.require_match && self.limits.applying(&check.key_values).next().is_none()
         };
         if let Some(check) = parts.checks.iter().find(is_free) {
-            return Tried::Done(Err(Refusal::NoRuleApplies { key_values: check.key_values.clone() }));
+            return Attempt::Done(Err(Refusal::NoRuleApplies { key_values: check.key_values.clone() }));
         }
 
         let checks = entries(wanted);
@@ -130,15 +130,15 @@ impl Decisions {
             let is_blocked = !full.is_empty() || !refused.locks.is_empty();
             let refusal = Refusal::Refused(Box::new(refused));
             return match is_blocked && self.is_possible(&checks) {
-                true => Tried::Blocked { refusal, may_wait },
-                false => Tried::Done(Err(refusal)),
+                true => Attempt::Blocked { refusal, may_wait },
+                false => Attempt::Done(Err(refusal)),
             };
         }
         if let Some(exceeded) = self.exceeded(turn, wanted) {
-            return Tried::Done(Err(Refusal::QuotaExceeded(exceeded)));
+            return Attempt::Done(Err(Refusal::QuotaExceeded(exceeded)));
         }
         let limits = named(wanted, asked.after);
-        Tried::Done(Ok(Reply::Decided(Box::new(match wanted.dry_run() {
+        Attempt::Done(Ok(Reply::Decided(Box::new(match wanted.dry_run() {
             true => self.would_be(turn, wanted, limits),
             false => {
                 self.make(turn, wanted, asked.taken);
@@ -148,7 +148,7 @@ impl Decisions {
         }))))
     }
 
-    fn make(&mut self, turn: &mut Turn<'_>, wanted: &Decide, taken: (Limits, Vec<Vec<Taken>>)) {
+    fn make(&mut self, turn: &mut Turn<'_>, wanted: &Decide, taken: (Limits, Vec<Vec<HistoryEntry>>)) {
         let parts = wanted.parts();
         let id = wanted.operation_id();
         match parts.holds.is_empty() {
@@ -201,7 +201,13 @@ impl Decisions {
     }
 
     /// Asks all checks in order. Each sees what the earlier ones take that are not refused.
-    pub(super) fn ask_limits(&self, now: u64, checks: &[InUse], place: u64, is_report: bool) -> Asked {
+    pub(super) fn ask_limits(
+        &self,
+        now: u64,
+        checks: &[InUse],
+        place: u64,
+        is_report: bool,
+    ) -> LimiterAnswer {
         let in_use = self.in_use();
         let mut moved = self.limits.clone();
         let mut more = in_use.clone();
@@ -237,7 +243,7 @@ impl Decisions {
         let after = Decisions { limits: moved, ..self.clone() };
         let after_limits = mark(after.statuses(now, checks, &more, place));
         let retry_after = self.passes_after(now, checks, &in_use, &exceeded);
-        Asked { is_refused, limits, after: after_limits, retry_after, taken: (after.limits, taken) }
+        LimiterAnswer { is_refused, limits, after: after_limits, retry_after, taken: (after.limits, taken) }
     }
 
     /// When all checks would pass if nothing else happened.

@@ -51,7 +51,7 @@ impl Decisions {
             }
             false => turn.ledger.book_late(turn.order, turn.now, made.id(), &amounts.holds),
         }
-        // Nothing of it counts any more, so all of it counts now.
+        // The end of the decision has given its estimate back, so the whole amount is counted now.
         for (taken, actual) in made.taken.iter().zip(&amounts.checks) {
             self.limits.settle(turn.now, taken, 0, *actual);
         }

@@ -30,8 +30,8 @@ pub(super) struct Rule {
 /// A rule, and the values of its keys.
 pub(super) type Group = (Name, KeyValues);
 
-/// A place in the history of a window.
-pub(super) type Taken = (Group, usize);
+/// An entry in the history of a window: the group, and the index in its history.
+pub(super) type HistoryEntry = (Group, usize);
 
 /// Key-values that are in use so many times.
 pub(super) type InUse = (KeyValues, u64);
@@ -109,7 +109,7 @@ impl Limits {
         key_values: &KeyValues,
         hits: u64,
         is_report: bool,
-    ) -> Vec<Taken> {
+    ) -> Vec<HistoryEntry> {
         let mut taken = Vec::new();
         let mut windows = std::mem::take(&mut self.windows);
         for (rule, group) in self.applying(key_values).filter(|(rule, _)| rule.terms.window.is_some()) {
@@ -131,7 +131,7 @@ impl Limits {
     }
 
     /// What was taken is settled: less is refunded, more is counted past the limit.
-    pub(super) fn settle(&mut self, at: u64, taken: &[Taken], hits: u64, actual: u64) {
+    pub(super) fn settle(&mut self, at: u64, taken: &[HistoryEntry], hits: u64, actual: u64) {
         for (group, place) in taken {
             let window = self.windows.get_mut(group).expect("it was taken from");
             match actual.checked_sub(hits) {

@@ -19,7 +19,7 @@ use limina_engine::{
     events::{EventInfo, EventPart, EventState},
     limiter::LimitOfCheck,
 };
-use limits::{InUse, Limits, Taken};
+use limits::{HistoryEntry, InUse, Limits};
 use std::collections::BTreeSet;
 use waiting::Waiter;
 
@@ -54,7 +54,7 @@ struct Made {
     /// For each check, whether it has slots.
     counted: Vec<bool>,
     /// For each check, the windows from which an estimate was taken.
-    taken: Vec<Vec<Taken>>,
+    taken: Vec<Vec<HistoryEntry>>,
     /// The number of the event's stream, and the event.
     event: Option<(u64, EventInfo)>,
     end: Option<End>,

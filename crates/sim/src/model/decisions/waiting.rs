@@ -3,7 +3,7 @@
 
 use super::{
     Decisions, Turn,
-    decide::{Tried, never_made},
+    decide::{Attempt, never_made},
     entries, has_lock,
     limits::Group,
 };
@@ -76,9 +76,9 @@ impl Decisions {
             return Some(Err(Refusal::OperationReused { operation_id: id.clone() }));
         }
         if wanted.dry_run() {
-            return Some(match self.try_at(turn, wanted, place) {
-                Tried::Done(answer) => answer,
-                Tried::Blocked { refusal, .. } => Err(refusal),
+            return Some(match self.attempt_at(turn, wanted, place) {
+                Attempt::Done(answer) => answer,
+                Attempt::Blocked { refusal, .. } => Err(refusal),
             });
         }
         let waits = Outcome::Decisions(Err(Refusal::OperationWaits { operation_id: id.clone() }));
@@ -124,10 +124,10 @@ impl Decisions {
     fn last_look(&mut self, turn: &mut Turn<'_>, place: u64, may_make: bool) -> super::Answer {
         let waiter = self.waiting.iter().find(|waiter| waiter.place == place).expect("it waits");
         let wanted = if may_make { waiter.wanted.clone() } else { waiter.wanted.clone().with_dry_run(true) };
-        match self.try_at(turn, &wanted, place) {
-            Tried::Done(Ok(_)) if !may_make => Err(Refusal::Refused(Box::<Refused>::default())),
-            Tried::Done(answer) => answer,
-            Tried::Blocked { refusal, .. } => Err(refusal),
+        match self.attempt_at(turn, &wanted, place) {
+            Attempt::Done(Ok(_)) if !may_make => Err(Refusal::Refused(Box::<Refused>::default())),
+            Attempt::Done(answer) => answer,
+            Attempt::Blocked { refusal, .. } => Err(refusal),
         }
     }
 
@@ -141,7 +141,7 @@ impl Decisions {
         while let Some(place) = self.woken.pop_first() {
             let Some(waiter) = self.waiting.iter().find(|waiter| waiter.place == place) else { continue };
             let wanted = waiter.wanted.clone();
-            if let Tried::Done(answer) = self.try_at(turn, &wanted, place) {
+            if let Attempt::Done(answer) = self.attempt_at(turn, &wanted, place) {
                 self.answer(turn, place, answer);
             }
         }

@@ -114,7 +114,7 @@ impl Ledger {
     }
 }
 
-/// Whether a commit of this value is one of a part of what is held.
+/// Whether a commit of this value commits only a part of what is held.
 pub(in crate::model) fn is_within(value: i64, held: i64) -> bool {
     value == 0 || (value.signum() == held.signum() && value.unsigned_abs() <= held.unsigned_abs())
 }

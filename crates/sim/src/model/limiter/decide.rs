@@ -76,7 +76,7 @@ impl<'a> Case<'a> {
 }
 
 /// A limit that applies to an entry.
-struct Applied {
+struct ApplicableLimit {
     /// Its status as an answer shows it, with nothing used yet.
     status: LimitStatus,
     source: Source,
@@ -87,7 +87,7 @@ struct Applied {
     is_closed: bool,
 }
 
-impl Applied {
+impl ApplicableLimit {
     fn window(self) -> Option<GroupKey> {
         match self.source {
             Source::Window { key, .. } => Some(key),
@@ -222,7 +222,9 @@ impl Limiter {
     pub(super) fn take(&mut self, case: &Case<'_>, mode: EntryMode, take: &Take, is_durable: bool) {
         let shown: Vec<GroupKey> = match mode {
             EntryMode::Take | EntryMode::Look => Vec::new(),
-            EntryMode::Report => self.applied(0, take).into_iter().filter_map(Applied::window).collect(),
+            EntryMode::Report => {
+                self.applied(0, take).into_iter().filter_map(ApplicableLimit::window).collect()
+            }
         };
         for (key, rate, burst) in self.windows(take) {
             // A report takes a limit's bucket into debt. The bucket of a rule that an override replaces has its bound.
@@ -263,12 +265,12 @@ impl Limiter {
     }
 
     /// The limits that apply to an entry, in the order of an answer.
-    fn applied(&self, place: usize, take: &Take) -> Vec<Applied> {
+    fn applied(&self, place: usize, take: &Take) -> Vec<ApplicableLimit> {
         let entry = u32::try_from(place).expect("entries are few");
         if let Some(limit) = take.limit() {
             let shape = Shape::Fixed(limit.per().0);
             let key = GroupKey::Request { key_values: take.key_values().clone(), per: limit.per().0 };
-            return vec![Applied {
+            return vec![ApplicableLimit {
                 status: LimitStatus {
                     entry,
                     rule: None,
@@ -301,7 +303,9 @@ impl Limiter {
             }
         }
         applied.sort_by(|a, b| {
-            let key = |applied: &Applied| (applied.status.rule.clone(), applied.status.override_name.clone());
+            let key = |applied: &ApplicableLimit| {
+                (applied.status.rule.clone(), applied.status.override_name.clone())
+            };
             key(a).cmp(&key(b))
         });
         applied
@@ -311,7 +315,7 @@ impl Limiter {
         self.rules.iter().filter(move |rule| rule.applies_to(key_values))
     }
 
-    fn reading(&self, applied: &Applied, now: u64) -> Reading {
+    fn reading(&self, applied: &ApplicableLimit, now: u64) -> Reading {
         match &applied.source {
             Source::InUse { rule, within } => {
                 let rule = self.rules.iter().find(|other| other.terms.name == *rule).expect("it applies");
@@ -338,7 +342,7 @@ impl Limiter {
     }
 
     /// When so many hits would fit, together with those of earlier entries. Nobody knows when what is in use will be given back.
-    fn retry(&self, applied: &Applied, now: u64, earlier: &[(GroupKey, i64)], hits: i64) -> Range {
+    fn retry(&self, applied: &ApplicableLimit, now: u64, earlier: &[(GroupKey, i64)], hits: i64) -> Range {
         match (&applied.source, applied.status.limit) {
             _ if hits <= 0 || applied.status.limit == Limit::Unlimited => Range::exactly(0),
             (Source::Window { key, shape }, Limit::AtMost(limit)) if !applied.is_closed => {
@@ -364,7 +368,7 @@ impl Limiter {
 }
 
 impl Rule {
-    fn applied(&self, entry: u32, group: KeyValues, item: Option<&Override>) -> Applied {
+    fn applied(&self, entry: u32, group: KeyValues, item: Option<&Override>) -> ApplicableLimit {
         let terms = &self.terms;
         let limit = item.map_or(terms.limit, |item| item.item.limit);
         let shown = match (terms.window, limit, item) {
@@ -390,7 +394,7 @@ impl Rule {
                 Source::Window { key, shape: Shape::of(window) }
             }
         };
-        Applied {
+        ApplicableLimit {
             status: LimitStatus {
                 entry,
                 rule: Some(terms.name.clone()),

@@ -9,7 +9,7 @@ mod rule_sets;
 mod rules;
 pub(super) mod window;
 
-use super::{Bounds, Done, Mark, Order, expect, pages::page_of, select};
+use super::{Bounds, CreationPosition, Done, Order, expect, pages::page_of, select};
 use decide::{Case, Mode};
 use limina_engine::{
     KeyValues, Millis, Name, Position, Time,
@@ -58,7 +58,7 @@ struct Lease {
     expires_at: u64,
     /// The expiry without the extension by an opening, which is not stored.
     stored_expires_at: u64,
-    token: Mark,
+    token: CreationPosition,
 }
 
 impl Lease {
@@ -74,7 +74,7 @@ impl Lease {
             taken_at: now,
             expires_at,
             stored_expires_at: expires_at,
-            token: Mark::after(order),
+            token: CreationPosition::after(order),
         }
     }
 

@@ -11,16 +11,18 @@ use limina_engine::{
 use std::collections::BTreeMap;
 
 /// For each window that may lack relaxed checks: what may be stored of it, the longest first.
-pub(in crate::model) struct Unsure(BTreeMap<GroupKey, Vec<History>>);
+pub(in crate::model) struct UncertainWindows(BTreeMap<GroupKey, Vec<History>>);
 
 impl Limiter {
     /// The windows after a loss.
-    pub(in crate::model) fn unsure(&self, persisted: u64) -> Unsure {
-        Unsure(self.groups.iter().map(|(key, history)| (key.clone(), history.rests(persisted))).collect())
+    pub(in crate::model) fn uncertain_windows(&self, persisted: u64) -> UncertainWindows {
+        UncertainWindows(
+            self.groups.iter().map(|(key, history)| (key.clone(), history.rests(persisted))).collect(),
+        )
     }
 
     /// The shard was opened with these windows.
-    pub(in crate::model) fn settle_windows(&mut self, Unsure(windows): Unsure) {
+    pub(in crate::model) fn settle_windows(&mut self, UncertainWindows(windows): UncertainWindows) {
         let longest = |rests: Vec<History>| rests.into_iter().next().map(History::into_stored);
         self.groups = windows.into_iter().filter_map(|(key, rests)| Some((key, longest(rests)?))).collect();
     }
@@ -36,7 +38,7 @@ impl Limiter {
     }
 }
 
-impl Unsure {
+impl UncertainWindows {
     /// When to look at the windows: at once, and when the relaxed checks cease to count. By then all that may be stored differs.
     pub(in crate::model) fn times(&self, limiter: &Limiter, persisted: u64) -> Vec<u64> {
         let of_one = |(key, rests): (&GroupKey, &Vec<History>)| -> Vec<u64> {

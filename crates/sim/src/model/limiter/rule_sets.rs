@@ -1,7 +1,7 @@
 //! Rule sets: what a set changes, and which rules it may not touch.
 
 use super::{
-    Answer, Limiter, Mark, Order, expect,
+    Answer, CreationPosition, Limiter, Order, expect,
     rules::{Outcome, Override, Rule},
     window::Shape,
 };
@@ -17,7 +17,7 @@ use limina_engine::{
 pub(super) struct Set {
     pub(super) name: Name,
     pub(super) overrides: SetOverrides,
-    pub(super) created: Mark,
+    pub(super) created: CreationPosition,
 }
 
 impl Limiter {
@@ -61,7 +61,7 @@ impl Limiter {
     pub(super) fn put_set(
         &self,
         now: u64,
-        created: Mark,
+        created: CreationPosition,
         set: &Name,
         new: &NewRuleSet,
         author: SetAuthor,
@@ -113,7 +113,7 @@ impl Limiter {
         if is_servers_own(plan.set()) {
             return is(Err(Refusal::RuleSetManagedByServer { set: plan.set().clone() }));
         }
-        let created = Mark::after(Order { position: 0, ..*order });
+        let created = CreationPosition::after(Order { position: 0, ..*order });
         let (changes, after) = self.compare_set(now, created, plan.set(), plan.rules());
         // What a rule with a conflict would add is not counted.
         let has_conflicts = !changes.conflicts.is_empty();
@@ -126,7 +126,13 @@ impl Limiter {
     }
 
     /// What the set changes, and the rules afterwards.
-    fn compare_set(&self, now: u64, created: Mark, set: &Name, new: &NewRuleSet) -> (SetChanges, Limiter) {
+    fn compare_set(
+        &self,
+        now: u64,
+        created: CreationPosition,
+        set: &Name,
+        new: &NewRuleSet,
+    ) -> (SetChanges, Limiter) {
         let mut limiter = self.clone();
         let mut changes = SetChanges::default();
         for rule in self.rules_of(set) {
@@ -177,7 +183,13 @@ impl Limiter {
 }
 
 /// The rule as the set wants it.
-fn changed_rule(old: &Rule, created: Mark, set: &Name, of_set: &SetRule, mode: SetOverrides) -> Rule {
+fn changed_rule(
+    old: &Rule,
+    created: CreationPosition,
+    set: &Name,
+    of_set: &SetRule,
+    mode: SetOverrides,
+) -> Rule {
     let is_named = |item: &Override| of_set.overrides.iter().any(|new| new.name == item.item.name);
     let mut overrides: Vec<Override> = match mode {
         SetOverrides::Closed => Vec::new(),

@@ -1,6 +1,6 @@
 //! Rules and overrides, and how changing them affects what was counted.
 
-use super::{Answer, Done, GroupKey, Limiter, Mark, Order, select, window::Shape};
+use super::{Answer, CreationPosition, Done, GroupKey, Limiter, Order, select, window::Shape};
 use limina_engine::{
     KeyValues, Name, Position,
     limiter::{
@@ -13,14 +13,14 @@ use limina_engine::{
 pub(super) struct Rule {
     pub(super) terms: NewRule,
     pub(super) managed_by: Option<Name>,
-    pub(super) created: Mark,
+    pub(super) created: CreationPosition,
     pub(super) overrides: Vec<Override>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Override {
     pub(super) item: NewOverride,
-    pub(super) created: Mark,
+    pub(super) created: CreationPosition,
     pub(super) is_of_set: bool,
 }
 
@@ -91,7 +91,7 @@ impl Rule {
     }
 
     /// When the override was created that this one replaces. With other key-values it counts as a new one.
-    pub(super) fn created_or(&self, new: &NewOverride, created: Mark) -> Mark {
+    pub(super) fn created_or(&self, new: &NewOverride, created: CreationPosition) -> CreationPosition {
         let old = self.item(&new.name).filter(|old| old.item.key_values == new.key_values);
         old.map_or(created, |old| old.created)
     }
@@ -140,7 +140,7 @@ impl Limiter {
     /// which one is reported.
     pub(super) fn changes(&self, now: u64, order: Order, change: &Change) -> Vec<Outcome> {
         // A change that takes a while has the position at which it began, not the one at which it took effect.
-        let created = Mark::after(Order { position: 0, ..order });
+        let created = CreationPosition::after(Order { position: 0, ..order });
         match change {
             Change::CreateRule(new) if self.rule(&new.name).is_some() => {
                 self.refuse(Refusal::RuleAlreadyExists { rule: new.name.clone() })
@@ -362,7 +362,7 @@ impl Limiter {
 }
 
 impl Rule {
-    fn client(terms: NewRule, created: Mark) -> Rule {
+    fn client(terms: NewRule, created: CreationPosition) -> Rule {
         Rule { terms, managed_by: None, created, overrides: Vec::new() }
     }
 
