@@ -305,7 +305,7 @@ fn name(status: &LimitStatus) -> String {
 }
 
 fn group(status: &LimitStatus) -> String {
-    if status.group.0.is_empty() {
+    if status.group.is_empty() {
         String::new()
     } else {
         format!(" for {}", key_values::shown(&status.group))

@@ -40,7 +40,7 @@ pub(crate) async fn run(command: LocksCommand, session: &mut Session) -> Result<
             watch
                 .run(session, async |session| {
                     let locks = session.client.locks();
-                    let pages = if wanted.0.is_empty() {
+                    let pages = if wanted.is_empty() {
                         locks.list()
                     } else {
                         locks.query(&json!({"where": wanted}))
