@@ -35,7 +35,7 @@ async fn batch(body: Bytes) -> Result<Response, StatusCode> {
     json(&CheckBatchReply { results: results.collect() })
 }
 
-fn reply(check: Check, status: Option<u16>) -> CheckReply<'_> {
+fn reply(check: Check, status: Option<u16>) -> CheckReply<'static> {
     let limit = LimitStatus {
         rule: Some(RULE.into()),
         override_name: None,
