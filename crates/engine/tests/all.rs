@@ -6,5 +6,6 @@ mod answers;
 mod bytes;
 mod decisions;
 mod limits;
+mod refusals;
 mod scenarios;
 mod time;
