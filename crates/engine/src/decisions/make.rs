@@ -214,8 +214,7 @@ fn growth(
     }
     let Parts { checks, holds, locks: wanted, event, .. } = &*request.parts;
     let (limits, limit_bytes) = ledger::parts::growth(families.ledger, holds);
-    families.ledger.check_numbers(limits)?;
-    turn.check_quota(Quota::LedgerLimits, families.ledger.len(), limits)?;
+    families.ledger.check_limits(turn, limits)?;
     let (now, token) = (turn.now, turn.head.position);
     let grant_bytes = match wanted.is_empty() {
         true => 0,

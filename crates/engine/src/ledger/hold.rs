@@ -4,14 +4,14 @@ use super::{
     balance::Balance,
     entries,
     entries::EntryKind,
-    expiry, keys, limits,
+    expiry, keys,
     operations::{self, HeldLimit, MAX_LIMITS_PER_OPERATION, Operation},
     reply::{HoldState, Refusal, RefusedHold, Reply},
     state::{Ledger, Terms, expiry_bytes, limit_bytes},
     values,
 };
 use crate::{
-    Name, Quota, QuotaExceeded,
+    Name, QuotaExceeded,
     reads::{ReadError, Reader},
     turn::{CannotRun, Turn, View},
 };
@@ -42,7 +42,7 @@ pub(super) fn apply(
         Plan::Refuse(refusal) => Ok(Err(refusal)),
         Plan::Repeat(reply) => Ok(Ok(Reply::Hold(reply))),
         Plan::Hold { numbers, operation, fresh, skipped } => {
-            if let Err(exceeded) = check_quotas(ledger, turn, hold) {
+            if let Err(exceeded) = check_quotas(ledger, turn, hold, &numbers) {
                 return Ok(Err(exceeded.into()));
             }
             Ok(Ok(Reply::Hold(execute(ledger, turn, hold, numbers, operation, &fresh, skipped).0)))
@@ -142,17 +142,17 @@ pub(super) fn numbers_of(ledger: &Ledger, hold: &Hold) -> Vec<Option<u32>> {
     hold.changes.iter().map(|change| ledger.find(&change.limit_name)).collect()
 }
 
-/// Checks that the namespace may have the limits that the hold creates, and its timer.
-fn check_quotas(ledger: &Ledger, turn: &Turn<'_>, hold: &Hold) -> Result<(), QuotaExceeded> {
-    ledger.check_numbers(hold.changes.len())?;
-    if turn.quotas.is_empty() {
-        return Ok(());
-    }
-    let missing = || hold.changes.iter().filter(|change| ledger.find(&change.limit_name).is_none());
-    turn.check_quota(Quota::LedgerLimits, ledger.len(), missing().count())?;
-    let limits = missing()
-        .map(|change| limit_bytes(&change.limit_name, change.limit_id.as_ref(), &change.context))
-        .sum::<u64>();
+/// Fails if the namespace must not have the limits that the hold creates, or its timer.
+fn check_quotas(
+    ledger: &Ledger,
+    turn: &Turn<'_>,
+    hold: &Hold,
+    numbers: &[Option<u32>],
+) -> Result<(), QuotaExceeded> {
+    let created = || hold.changes.iter().zip(numbers).filter(|(_, number)| number.is_none());
+    ledger.check_limits(turn, created().count())?;
+    let bytes = |change: &Change| limit_bytes(&change.limit_name, change.limit_id.as_ref(), &change.context);
+    let limits = created().map(|(change, _)| bytes(change)).sum::<u64>();
     let expiry = hold.expires_after().map_or(0, |_| expiry_bytes(&hold.operation_id));
     turn.check_bytes(ledger.resident_bytes(), limits + expiry)
 }
@@ -169,14 +169,9 @@ pub(super) fn execute(
 ) -> (HoldReply, Vec<HeldLimit>) {
     let numbered = hold.changes.iter().zip(numbers).map(|(change, number)| {
         number.unwrap_or_else(|| {
-            turn.changes.will_write(limits::TERMS_BYTES + limits::context_bytes(&change.context));
-            ledger.create(Terms {
-                name: change.limit_name.clone(),
-                limit_id: change.limit_id.clone(),
-                context: change.context.clone(),
-                ceiling: change.ceiling,
-                created_at: turn.advance(),
-            })
+            let Change { limit_name: name, limit_id, context, ceiling, .. } = change.clone();
+            let created_at = turn.advance();
+            ledger.create(turn, Terms { name, limit_id, context, ceiling, created_at })
         })
     });
     let numbers: Vec<u32> = numbered.collect();

@@ -4,37 +4,23 @@ use super::{
     reply::{Nearness, Refusal, Reply},
     state::{Ledger, Terms, limit_bytes},
 };
-use crate::{Listed, Name, Page, Quota, answer_size, lists::looked_at, turn::Turn};
+use crate::{Listed, Name, Page, answer_size, lists::looked_at, turn::Turn};
 use alloc::{vec, vec::Vec};
 use limina_api::{
     Context, Patch,
     ledger::{Limit, LimitPatch, NewLimit},
 };
 
-/// An estimate of the bytes of the stored terms of a limit without the context.
-pub(super) const TERMS_BYTES: usize = 512;
-
-/// An estimate of the bytes of a stored context.
-pub(super) fn context_bytes(context: &Context) -> usize {
-    context.iter().map(|(key, value)| key.len() + value.len() + 4).sum()
-}
-
 pub(super) fn create(ledger: &mut Ledger, turn: &mut Turn<'_>, new: &NewLimit) -> Result<Limit, Refusal> {
     if ledger.find(&new.name).is_some() {
         return Err(Refusal::DuplicateLimitName { limit_name: new.name.clone() });
     }
-    ledger.check_numbers(1)?;
-    turn.check_quota(Quota::LedgerLimits, ledger.len(), 1)?;
+    ledger.check_limits(turn, 1)?;
     let more = limit_bytes(&new.name, new.limit_id.as_ref(), &new.context);
     turn.check_bytes(ledger.resident_bytes(), more)?;
-    turn.changes.will_write(TERMS_BYTES + context_bytes(&new.context));
-    let number = ledger.create(Terms {
-        name: new.name.clone(),
-        limit_id: new.limit_id.clone(),
-        context: new.context.clone(),
-        ceiling: new.ceiling,
-        created_at: turn.advance(),
-    });
+    let NewLimit { name, limit_id, context, ceiling, .. } = new.clone();
+    let created_at = turn.advance();
+    let number = ledger.create(turn, Terms { name, limit_id, context, ceiling, created_at });
     Ok(ledger.info(number))
 }
 
@@ -60,8 +46,7 @@ pub(super) fn patch(
         let more = terms.resident_bytes().saturating_sub(ledger.limit(number).terms.resident_bytes());
         turn.check_bytes(ledger.resident_bytes(), more)?;
         turn.advance();
-        turn.changes.will_write(TERMS_BYTES + context_bytes(&terms.context));
-        ledger.set_terms(number, terms);
+        ledger.set_terms(turn, number, terms);
     }
     Ok(ledger.info(number))
 }

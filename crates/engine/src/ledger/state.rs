@@ -108,6 +108,14 @@ impl Terms {
     pub(crate) fn resident_bytes(&self) -> u64 {
         limit_bytes(&self.name, self.limit_id.as_ref(), &self.context)
     }
+
+    /// An estimate of the bytes of the stored record.
+    fn stored_bytes(&self) -> usize {
+        /// The bytes without the context.
+        const TERMS_BYTES: usize = 512;
+        let context = self.context.iter().map(|(key, value)| key.len() + value.len() + 4);
+        TERMS_BYTES + context.sum::<usize>()
+    }
 }
 
 /// The resident bytes of a limit.
@@ -169,7 +177,8 @@ impl Ledger {
         self.names.range::<Name, _>((after.map_or(Unbounded, Excluded), Unbounded)).map(|(_, number)| *number)
     }
 
-    pub(crate) fn create(&mut self, terms: Terms) -> u32 {
+    pub(crate) fn create(&mut self, turn: &mut Turn<'_>, terms: Terms) -> u32 {
+        turn.changes.will_write(terms.stored_bytes());
         let number = self.next_number;
         self.next_number += 1;
         self.names.insert(terms.name.clone(), number);
@@ -211,18 +220,19 @@ impl Ledger {
         }
     }
 
-    /// Fails if there are not enough numbers left for so many new limits.
-    pub(crate) fn check_numbers(&self, more: usize) -> Result<(), QuotaExceeded> {
+    /// Fails if the namespace must not have so many more limits, or if there are no numbers left for them.
+    pub(crate) fn check_limits(&self, turn: &Turn<'_>, more: usize) -> Result<(), QuotaExceeded> {
         let left = u32::MAX - self.next_number;
-        if more <= left as usize {
-            return Ok(());
+        if more > left as usize {
+            let (limit, used) = (u32::MAX.into(), self.next_number.into());
+            return Err(QuotaExceeded { quota: Quota::LedgerLimits, limit, used });
         }
-        let (limit, used) = (u32::MAX.into(), self.next_number.into());
-        Err(QuotaExceeded { quota: Quota::LedgerLimits, limit, used })
+        turn.check_quota(Quota::LedgerLimits, self.len(), more)
     }
 
     /// The name must stay.
-    pub(crate) fn set_terms(&mut self, number: u32, terms: Terms) {
+    pub(crate) fn set_terms(&mut self, turn: &mut Turn<'_>, number: u32, terms: Terms) {
+        turn.changes.will_write(terms.stored_bytes());
         self.mark(number, true);
         let bytes = terms.resident_bytes();
         let old = core::mem::replace(&mut self.limit_mut(number).terms, terms);
