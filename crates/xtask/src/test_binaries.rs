@@ -65,9 +65,16 @@ struct Finished {
     log: PathBuf,
 }
 
-/// What `cargo xtask test` builds: everything but the benchmarks, which have a command of their own.
-pub(crate) const WHAT: &[&str] =
-    &["--workspace", "--exclude", "limina-bench", "--features", "limina/cli,limina-server/openapi"];
+/// What `cargo xtask test` builds: everything but the benchmarks and the hostile clients, whose own commands lint and test them.
+pub(crate) const WHAT: &[&str] = &[
+    "--workspace",
+    "--exclude",
+    "limina-bench",
+    "--exclude",
+    "limina-hostile",
+    "--features",
+    "limina/cli,limina-server/openapi",
+];
 
 /// Builds the test binaries of these packages, and gives each to `ready` as soon as it is there. Returns the server if it is among
 /// them.

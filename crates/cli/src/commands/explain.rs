@@ -305,9 +305,5 @@ fn name(status: &LimitStatus) -> String {
 }
 
 fn group(status: &LimitStatus) -> String {
-    if status.group.is_empty() {
-        String::new()
-    } else {
-        format!(" for {}", key_values::shown(&status.group))
-    }
+    if status.group.is_empty() { String::new() } else { format!(" for {}", key_values::shown(&status.group)) }
 }

@@ -40,11 +40,8 @@ pub(crate) async fn run(command: LocksCommand, session: &mut Session) -> Result<
             watch
                 .run(session, async |session| {
                     let locks = session.client.locks();
-                    let pages = if wanted.is_empty() {
-                        locks.list()
-                    } else {
-                        locks.query(&json!({"where": wanted}))
-                    };
+                    let pages =
+                        if wanted.is_empty() { locks.list() } else { locks.query(&json!({"where": wanted})) };
                     session.out.list(pages, limit, show).await?;
                     Ok(Exit::Yes)
                 })
