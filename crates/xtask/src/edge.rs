@@ -1,12 +1,9 @@
-//! What is checked inside `crates/server`: which files may use wire types, and which may choose the status of an error.
+//! What is checked inside `crates/server`: which files may choose the status of an error.
 
 use crate::sources::{read, rust_files, without_comments};
 use std::path::Path;
 
 const SERVER: &str = "crates/server/src";
-
-/// Where wire types may be used. The other front ends and the backend know only the engine's types.
-const WIRE_TYPES: &[&str] = &["http/"];
 
 /// Where a status of 400 or more may be named. `peers` is not for clients.
 const ERROR_STATUSES: &[&str] = &["http/problem.rs", "http/status/", "peers/"];
@@ -20,7 +17,9 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     for file in rust_files(&source)? {
         let inside = file.strip_prefix(&source).map_err(|error| error.to_string())?;
         let inside = inside.to_string_lossy();
-        problems.extend(judge(&inside, &read(&file)?).map(|problem| format!("{SERVER}/{inside}: {problem}")));
+        problems.extend(
+            judge(&inside, &read(&file)?).into_iter().map(|problem| format!("{SERVER}/{inside}: {problem}")),
+        );
     }
     match problems.is_empty() {
         true => Ok(()),
@@ -28,22 +27,17 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
     }
 }
 
-fn judge(file: &str, text: &str) -> impl Iterator<Item = String> {
+fn judge(file: &str, text: &str) -> Vec<String> {
     let text = without_comments(text);
-    let is_in = |places: &[&str]| places.iter().any(|place| file.starts_with(place));
-    let wire =
-        (!is_in(WIRE_TYPES) && text.contains("limina_api")).then(|| "must not use wire types".to_owned());
-    let may_name_errors = is_in(ERROR_STATUSES);
-    let statuses: Vec<String> = text
-        .split("StatusCode::")
+    let may_name_errors = ERROR_STATUSES.iter().any(|place| file.starts_with(place));
+    text.split("StatusCode::")
         .skip(1)
         .map(|rest| rest.chars().take_while(|c| c.is_ascii_uppercase() || *c == '_').collect::<String>())
         .filter(|status| !may_name_errors && !status.is_empty() && !NO_ERROR.contains(&status.as_str()))
         .map(|status| {
             format!("must not name StatusCode::{status}: http/status and http/problem.rs choose it")
         })
-        .collect();
-    wire.into_iter().chain(statuses)
+        .collect()
 }
 
 #[cfg(test)]
@@ -51,14 +45,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_edge_uses_wire_types_and_only_status_names_errors() {
+    fn only_status_names_errors() {
         #[track_caller]
         fn check(file: &str, text: &str, expect: usize) {
-            assert_eq!(judge(file, text).count(), expect, "{file}: {text}");
+            assert_eq!(judge(file, text).len(), expect, "{file}: {text}");
         }
-        check("http/to_wire/ledger.rs", "use limina_api::Page;", 0);
-        check("stomp/mod.rs", "use limina_api::Page;", 1);
-        check("lib.rs", "//! Wire types ([`limina_api`])", 0);
         check("http/ledger.rs", "(StatusCode::OK, StatusCode::CREATED, StatusCode::from_u16(404))", 0);
         check("http/console.rs", "StatusCode::NOT_MODIFIED", 0);
         check("http/ledger.rs", "(StatusCode::CONFLICT, StatusCode::NOT_FOUND)", 2);

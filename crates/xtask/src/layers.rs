@@ -66,7 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const ENGINE_USES: &[&str] = &["bytes", "hashbrown", "limina-api", "postcard", "serde"];
 
 /// Checks the dependencies between crates, between the files of each crate and between the engine's modules, where the server
-/// uses wire types and error statuses, and the paths and links in the documents.
+/// names error statuses, and the paths and links in the documents.
 pub(crate) fn check() -> Result<(), String> {
     check_crates()?;
     circles::check(&root())?;
