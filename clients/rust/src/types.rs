@@ -14,7 +14,7 @@ pub use wire::{
         State as HoldState, ValuesReply,
     },
     limiter::{Durability, SetOverrides, Window, WindowType},
-    locks::Mode as LockMode,
+    locks::{GrantInfo as Lock, Granted as LockGrant, Lock as HeldLock, Mode as LockMode},
     namespace::Namespace,
 };
 
@@ -44,12 +44,6 @@ pub type Override = wire::limiter::Override<'static>;
 pub type Groups = wire::limiter::Groups<'static>;
 /// A group of a rule, and what it uses.
 pub type Group = wire::limiter::Group<'static>;
-/// Locks that were granted to this client.
-pub type LockGrant = wire::locks::Granted<'static>;
-/// One lock of a grant.
-pub type HeldLock = wire::locks::HeldLock;
-/// A grant of locks, as everybody can read it.
-pub type Lock = wire::locks::Lock<'static>;
 /// A stream of events.
 pub type Stream = wire::events::Stream<'static>;
 /// An event that was accepted.

@@ -8,7 +8,7 @@ use crate::{
     Duration, KeyValues, MAX_BATCH, Problem,
     ledger::{Change, LimitValue},
     limiter::LimitStatus,
-    locks::{HeldLock, Mode, WantedLock},
+    locks::{Lock, Mode, WantedLock},
     object,
 };
 use alloc::borrow::Cow;
@@ -232,7 +232,7 @@ pub struct Decision<'a> {
     /// The values of the limits in which the decision holds, in the order of the request.
     pub values: Vec<LimitValue>,
     /// The locks.
-    pub locks: Vec<HeldLock>,
+    pub locks: Vec<Lock>,
     /// The event; `null` if the decision has none, or if its stream was deleted.
     #[schema(required)]
     pub event: Option<EventOfDecision<'a>>,

@@ -1,8 +1,6 @@
 //! Heartbeats of locks and of leases.
 
-#[cfg(feature = "openapi")]
 use crate::Name;
-use alloc::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -10,9 +8,7 @@ use utoipa::ToSchema;
 /// ttl from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Heartbeat<'a> {
+pub struct Heartbeat {
     /// The `session_id` that was granted together with the lock or the lease.
-    #[serde(borrow)]
-    #[schema(value_type = Name)]
-    pub session_id: Cow<'a, str>,
+    pub session_id: Name,
 }

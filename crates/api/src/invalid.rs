@@ -5,7 +5,7 @@
 //! HTTP puts both into its answer, a node refuses the request of another node with them, and a program that embeds the
 //! engine prints the whole sentence.
 
-use crate::{name::InvalidName, time::Millis};
+use crate::{Duration, name::InvalidName, time::Millis};
 use alloc::{collections::BTreeSet, format, string::String};
 use core::{fmt, ops::RangeInclusive};
 
@@ -77,6 +77,8 @@ pub enum Reason {
     GroupKeyMissing,
     /// An override has a burst, and its rule is not a bucket.
     BurstWithoutBucket,
+    /// A condition that only this kind of request has, as a predicate of the field.
+    Condition(&'static str),
 }
 
 impl Invalid {
@@ -176,6 +178,7 @@ impl fmt::Display for Reason {
             }
             Reason::GroupKeyMissing => f.write_str("is required, because the rule groups by it"),
             Reason::BurstWithoutBucket => f.write_str("must be absent, because the rule is not a bucket"),
+            Reason::Condition(predicate) => f.write_str(predicate),
         }
     }
 }
@@ -245,6 +248,24 @@ pub fn check_duration(field: &str, span: Millis, allowed: RangeInclusive<Millis>
     }
     let (min, max) = allowed.into_inner();
     Err(Invalid::new(field, Reason::Duration { min, max }))
+}
+
+/// The span that a request gives under one of two names: with units, or in milliseconds under the name that ends in `_ms`. `None` if
+/// it gives none.
+pub fn check_span(
+    [with_units, in_millis]: [&'static str; 2],
+    given: Option<Duration>,
+    millis: Option<Millis>,
+    allowed: RangeInclusive<Millis>,
+) -> Result<Option<Millis>, Invalid> {
+    let (field, span) = match (given, millis) {
+        (None, None) => return Ok(None),
+        (Some(given), None) => (with_units, Millis::from(given)),
+        (None, Some(millis)) => (in_millis, millis),
+        (Some(_), Some(_)) => return Err(Invalid::new(in_millis, Reason::GivenBy(with_units))),
+    };
+    check_duration(field, span, allowed)?;
+    Ok(Some(span))
 }
 
 /// Checks that no two items are equal. `field` gives the path of the item at an index.

@@ -4,7 +4,7 @@
 use crate::schema::Expiry;
 use crate::{
     Context, Duration, Ignored, Invalid, MAX_BATCH, Millis, Name, Patch, Position, Problem, Reason, Time,
-    invalid::{check_distinct, check_duration, check_items},
+    invalid::{check_distinct, check_items, check_span},
     object,
 };
 use alloc::{format, vec::Vec};
@@ -198,15 +198,8 @@ impl PartialEq for Hold {
 
 /// Checks a time after which holds expire, which may be given in one of two ways.
 fn check_expiry(given: Option<Duration>, millis: Option<Millis>) -> Result<(), Invalid> {
-    let (field, span) = match (given, millis) {
-        (None, None) => return Ok(()),
-        (Some(given), None) => ("expires_after", Millis::from(given)),
-        (None, Some(millis)) => ("expires_after_ms", millis),
-        (Some(_), Some(_)) => {
-            return Err(Invalid::new("expires_after_ms", Reason::GivenBy("expires_after")));
-        }
-    };
-    check_duration(field, span, Hold::MIN_EXPIRY..=Hold::MAX_EXPIRY)
+    let names = ["expires_after", "expires_after_ms"];
+    check_span(names, given, millis, Hold::MIN_EXPIRY..=Hold::MAX_EXPIRY).map(drop)
 }
 
 /// Checks the limits that `changes` name.

@@ -35,6 +35,13 @@ impl From<Duration> for Millis {
     }
 }
 
+/// A part of a millisecond is dropped.
+impl From<core::time::Duration> for Millis {
+    fn from(duration: core::time::Duration) -> Millis {
+        Millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
 impl Millis {
     /// An hour.
     pub const HOUR: Millis = Millis(60 * 60 * 1000);

@@ -18,4 +18,28 @@ macro_rules! from_word {
     };
 }
 
-pub(crate) use from_word;
+/// Reads an enum from its words in JSON, and from its variants in the binary form. The variants are those of the enum, in its order.
+macro_rules! word_or_variant {
+    ($type:ident: $($word:literal => $variant:ident),*) => {
+        crate::words::from_word!($type: $($word => $variant),*);
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<$type, D::Error> {
+                #[derive(serde::Deserialize)]
+                enum Encoded {
+                    $(#[serde(rename = $word)]
+                    $variant),*
+                }
+                if deserializer.is_human_readable() {
+                    let word = alloc::borrow::Cow::<'_, str>::deserialize(deserializer)?;
+                    return $type::try_from(word).map_err(serde::de::Error::custom);
+                }
+                Ok(match Encoded::deserialize(deserializer)? {
+                    $(Encoded::$variant => $type::$variant),*
+                })
+            }
+        }
+    };
+}
+
+pub(crate) use {from_word, word_or_variant};

@@ -4,11 +4,11 @@
 //! Run it with `cargo run -p limina-embed --example shop`, or with a directory as its argument to keep the data.
 
 use limina_embed::{
-    Error, Failure, Limina, Namespace,
+    Error, Failure, Limina, Name, Namespace,
     events::{self, Message, Mode, Stream},
     ledger::{self, Hold, NewLimit},
     limiter::{self, Limit, Rule},
-    locks::Acquire,
+    locks::{Acquire, Lock},
 };
 use std::time::Duration;
 
@@ -89,7 +89,8 @@ async fn check_out(
     }
 
     // The stock is counted somewhere else; one order at a time touches it.
-    let stock = Acquire::exclusive([("stock", "chairs")]).wait(Duration::from_secs(5)).owner(order);
+    let stock = Acquire::new(vec![Lock::exclusive([("stock", "chairs")])?], Duration::from_secs(30))?;
+    let stock = stock.with_wait(Duration::from_secs(5))?.with_owner(Some(Name::new(order)?));
     let held = shop.locks().acquire(stock).await?;
     let done = pay(shop, order, amount).await;
     shop.locks().release(&held).await?;

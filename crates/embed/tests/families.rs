@@ -5,7 +5,7 @@ use limina_embed::{
     events::{self, ChangeKind, FollowEnded, Message, Mode, Stream},
     ledger::{self, AsOf, Hold, LimitPatch, NewLimit, OperationFilter, Transfer, TransferReply},
     limiter::{self, Check, Limit, NewLease, Override, OverridePatch, Rule, RulePatch, SetOverrides},
-    locks::{self, Acquire},
+    locks::{self, Acquire, Lock},
     selection::Query,
 };
 use std::time::Duration;
@@ -19,6 +19,15 @@ async fn namespace() -> Namespace {
 
 fn names<'n>(names: impl IntoIterator<Item = &'n Name>) -> Vec<&'n str> {
     names.into_iter().map(Name::as_str).collect()
+}
+
+fn exclusive(key: &str, value: &str) -> Lock {
+    Lock::exclusive([(key, value)]).unwrap()
+}
+
+/// A request for one lock that does not wait.
+fn only(lock: Lock) -> Acquire {
+    Acquire::new(vec![lock], MINUTE).unwrap()
 }
 
 #[tokio::test]
@@ -177,28 +186,32 @@ async fn limiter() {
 #[tokio::test]
 async fn locks() {
     let locks = namespace().await.locks();
-    let chair = || Acquire::exclusive([("item", "chair")]);
-    let held = locks.acquire(chair().and_shared([("shelf", 3)]).owner("ann").ttl(MINUTE)).await.unwrap();
+    let shelf = || Lock::shared([("shelf", 3)]).unwrap();
+    let both = Acquire::new(vec![exclusive("item", "chair"), shelf()], MINUTE).unwrap();
+    let held = locks.acquire(both.with_owner(Some(Name::new("ann").unwrap()))).await.unwrap();
+    let chair = || only(exclusive("item", "chair"));
     assert_eq!(held.grant.locks.len(), 2);
     let Err(Error::Refused(locks::Refusal::LockHeld(blocked))) = locks.acquire(chair()).await else {
         panic!("the lock is held");
     };
     assert_eq!(blocked.holder.unwrap().owner.as_ref().map(Name::as_str), Some("ann"));
-    locks.acquire(Acquire::shared([("shelf", 3)])).await.unwrap();
+    locks.acquire(only(shelf())).await.unwrap();
 
     locks.heartbeat(&held).await.unwrap();
-    let id = held.grant.id.as_str();
+    let id = held.grant.lock_id.as_str();
     let other = locks.heartbeat_as(id, "another session").await.unwrap_err();
     assert!(matches!(other.refusal(), Some(locks::Refusal::SessionMismatch { .. })), "{other}");
     assert_eq!(locks.get(id).await.unwrap().locks.len(), 2);
     assert_eq!(locks.list(Query::default(), None, 9).await.unwrap().items.len(), 2);
 
-    let (waited, released) =
-        tokio::join!(locks.acquire(chair().wait(MINUTE)), locks.release_as(id, held.session.as_str()));
+    let (waited, released) = tokio::join!(
+        locks.acquire(chair().with_wait(MINUTE).unwrap()),
+        locks.release_as(id, held.session.as_str())
+    );
     released.unwrap();
     let next = waited.unwrap();
     assert!(next.grant.fencing_token > held.grant.fencing_token);
-    locks.force_release(next.grant.id.as_str()).await.unwrap();
+    locks.force_release(next.grant.lock_id.as_str()).await.unwrap();
     let gone = locks.release(&next).await.unwrap_err();
     assert!(matches!(gone.refusal(), Some(locks::Refusal::LockNotFound { .. })), "{gone}");
 }
@@ -206,20 +219,30 @@ async fn locks() {
 #[tokio::test]
 async fn a_dropped_acquire_leaves_no_lock() {
     let locks = namespace().await.locks();
-    let chair = || Acquire::exclusive([("item", "chair")]).wait(MINUTE);
+    let chair = || only(exclusive("item", "chair")).with_wait(MINUTE).unwrap();
     let first = locks.acquire(chair()).await.unwrap();
     let waiting = tokio::spawn({
         let locks = locks.clone();
-        async move { locks.acquire(chair().owner("gone")).await }
+        async move { locks.acquire(chair().with_owner(Some(Name::new("gone").unwrap()))).await }
     });
-    while locks.get(first.grant.id.as_str()).await.unwrap().waiting == 0 {
+    while locks.get(first.grant.lock_id.as_str()).await.unwrap().waiting == 0 {
         tokio::task::yield_now().await;
     }
     waiting.abort();
     assert!(waiting.await.unwrap_err().is_cancelled());
     // Whether the lock was granted to the request that is gone or not: it does not keep the lock.
     locks.release(&first).await.unwrap();
-    assert_eq!(locks.acquire(chair().owner("next")).await.unwrap().grant.owner.unwrap().as_str(), "next");
+    assert_eq!(
+        locks
+            .acquire(chair().with_owner(Some(Name::new("next").unwrap())))
+            .await
+            .unwrap()
+            .grant
+            .owner
+            .unwrap()
+            .as_str(),
+        "next"
+    );
 }
 
 #[tokio::test]
@@ -262,11 +285,15 @@ async fn events() {
 async fn idempotency_keys() {
     let shop = namespace().await;
     let once = shop.locks().idempotency_key("k-1").unwrap();
-    let request = || Acquire::exclusive([("item", "chair")]).ttl(MINUTE);
+    let request = || only(exclusive("item", "chair"));
     let first = once.acquire(request()).await.unwrap();
     let again = once.acquire(request()).await.unwrap();
-    assert_eq!((&first.grant.id, &first.session), (&again.grant.id, &again.session), "the same grant");
-    let reused = once.acquire(request().owner("other")).await.unwrap_err();
+    assert_eq!(
+        (&first.grant.lock_id, &first.session),
+        (&again.grant.lock_id, &again.session),
+        "the same grant"
+    );
+    let reused = once.acquire(request().with_owner(Some(Name::new("other").unwrap()))).await.unwrap_err();
     assert_eq!(reused.failure(), Some(&Failure::IdempotencyKeyReused));
 
     let once = shop.limiter().idempotency_key("k-2").unwrap();
@@ -304,7 +331,7 @@ async fn invalid_arguments_are_failures() {
         }
     }
     let shop = namespace().await;
-    let (ledger, limiter, locks, events) = (shop.ledger(), shop.limiter(), shop.locks(), shop.events());
+    let (ledger, limiter, events) = (shop.ledger(), shop.limiter(), shop.events());
     check(ledger.limit("").await, "name");
     check(ledger.hold(Hold::new("op")).await, "changes");
     check(ledger.hold(Hold::new("op").change("a", 1).change("a\n", 1)).await, "changes[1].limit_name");
@@ -315,7 +342,7 @@ async fn invalid_arguments_are_failures() {
         "window.per",
     );
     check(limiter.check(Check::of([("user", "ann")]).hits(i64::MIN)).await, "entries[0].hits");
-    check(locks.acquire(Acquire::exclusive([("a", 1)]).ttl(Duration::ZERO)).await, "ttl");
+    assert_eq!(Acquire::new(vec![exclusive("item", "a")], Duration::ZERO).unwrap_err().field(), "ttl");
     check(events.put_stream("s", Stream::new(Mode::OnlyOnce, Duration::ZERO)).await, "duration");
     assert!(shop.events().idempotency_key("").is_err());
 }
@@ -343,8 +370,8 @@ async fn quotas() {
     let bob = limiter::Refusal::from(full(Quota::Groups));
     assert!(matches!(&results[..], [Ok(_), Err(refusal), Ok(_)] if *refusal == bob), "{results:?}");
 
-    let _held = shop.locks().acquire(Acquire::exclusive([("door", "front")])).await.unwrap();
-    let refused = shop.locks().acquire(Acquire::exclusive([("door", "back")])).await.unwrap_err();
+    let _held = shop.locks().acquire(only(exclusive("door", "front"))).await.unwrap();
+    let refused = shop.locks().acquire(only(exclusive("door", "back"))).await.unwrap_err();
     assert_eq!(refused.refusal(), Some(&locks::Refusal::QuotaExceeded(full(Quota::LocksHeld))));
 
     shop.events().put_stream("s1", Stream::new(Mode::OnlyOnce, MINUTE)).await.unwrap();

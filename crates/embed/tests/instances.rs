@@ -1,6 +1,10 @@
 //! Opening, closing, dropping.
 
-use limina_embed::{Failure, Limina, OpenError, ledger::NewLimit, locks::Acquire};
+use limina_embed::{
+    Failure, Limina, OpenError,
+    ledger::NewLimit,
+    locks::{Acquire, Lock},
+};
 use std::{path::Path, time::Duration};
 
 async fn open(directory: &Path) -> Limina {
@@ -80,10 +84,14 @@ async fn a_directory_has_one_instance() {
 async fn calls_in_progress_are_answered_when_an_instance_closes() {
     let limina = Limina::in_memory().await.unwrap();
     let locks = limina.namespace("shop").unwrap().locks();
-    let chair = || Acquire::exclusive([("item", "chair")]).wait(Duration::from_secs(300));
+    let chair = || {
+        let locks = vec![Lock::exclusive([("item", "chair")]).unwrap()];
+        let request = Acquire::new(locks, Duration::from_secs(30)).unwrap();
+        request.with_wait(Duration::from_secs(300)).unwrap()
+    };
     let held = locks.acquire(chair()).await.unwrap();
     let (waiting, closed) = tokio::join!(locks.acquire(chair()), async {
-        while locks.get(held.grant.id.as_str()).await.unwrap().waiting == 0 {
+        while locks.get(held.grant.lock_id.as_str()).await.unwrap().waiting == 0 {
             tokio::task::yield_now().await;
         }
         limina.close().await

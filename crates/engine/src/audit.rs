@@ -5,12 +5,12 @@
 //! [`Options::audit_kept`](crate::Options).
 
 use crate::{
-    Listed, Name, Position, Time,
+    Listed, Millis, Name, Position, Time,
     events::StreamInfo,
     key_values::KeyValues,
     ledger,
     limiter::{CounterInfo, LeaseInfo, OverrideInfo, RuleInfo, RuleSetInfo, SetChanges},
-    locks::GrantInfo,
+    locks::{GrantInfo, Lock, stored_locks},
     record::key,
 };
 use alloc::vec::Vec;
@@ -160,7 +160,7 @@ pub enum State {
     /// A stream.
     Stream(StreamInfo),
     /// A grant of locks.
-    Lock(GrantInfo),
+    Lock(AuditedGrant),
     /// A rule set without its rules.
     RuleSet(RuleSetInfo),
     /// What a change of a rule set has changed.
@@ -179,6 +179,54 @@ pub enum State {
         /// Its encoded size.
         bytes: u64,
     },
+}
+
+/// A grant of locks at one instant, as the audit stores it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AuditedGrant {
+    id: Name,
+    owner: Option<Name>,
+    #[serde(with = "stored_locks")]
+    locks: Vec<Lock>,
+    ttl: Millis,
+    granted_at: Time,
+    expires_at: Time,
+    fencing_token: Position,
+    waiting: usize,
+    operation_id: Option<Name>,
+    now: Time,
+}
+
+impl AuditedGrant {
+    pub(crate) fn new(now: Time, grant: GrantInfo) -> AuditedGrant {
+        AuditedGrant {
+            id: grant.lock_id,
+            owner: grant.owner,
+            locks: grant.locks,
+            ttl: grant.ttl_ms,
+            granted_at: Time(now.0.saturating_sub(grant.held_ms.0)),
+            expires_at: now.after(grant.expires_in_ms),
+            fencing_token: grant.fencing_token,
+            waiting: grant.waiting,
+            operation_id: grant.operation_id,
+            now,
+        }
+    }
+
+    /// The grant as it was.
+    pub fn into_info(self) -> GrantInfo {
+        GrantInfo {
+            lock_id: self.id,
+            operation_id: self.operation_id,
+            owner: self.owner,
+            locks: self.locks,
+            held_ms: self.now.since(self.granted_at),
+            expires_in_ms: self.expires_at.since(self.now),
+            ttl_ms: self.ttl,
+            fencing_token: self.fencing_token,
+            waiting: self.waiting,
+        }
+    }
 }
 
 impl State {

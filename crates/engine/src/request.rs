@@ -264,8 +264,8 @@ impl Request {
     /// answer can be asked for again, and nothing waits for the request.
     pub fn cancellation(&self) -> Option<Request> {
         let command = match &self.command {
-            Command::Locks(locks::Command::Acquire(wanted)) => {
-                Command::Locks(locks::Command::Abandon(wanted.id().clone()))
+            Command::Locks(locks::Command::Acquire(request)) => {
+                Command::Locks(locks::Command::Abandon(request.id.clone()))
             }
             Command::Limiter(limiter::Command::TakeLease(new)) if new.wait() > Millis(0) => {
                 Command::Limiter(limiter::Command::AbandonLease(new.id().clone()))

@@ -320,10 +320,9 @@ fn locks() -> Vec<locks::Command> {
         Lock { key_values: key_values(), mode: locks::Mode::Exclusive },
         Lock { key_values: other, mode: locks::Mode::Shared },
     ];
-    let acquire = locks::Acquire::new(name("id"), name("session"), wanted, Millis(100)).unwrap();
-    let acquire = acquire.with_wait(Millis(2)).unwrap();
+    let wanted = locks::Acquire::new(wanted, Millis(100)).unwrap().with_wait(Millis(2)).unwrap();
     vec![
-        Acquire(acquire),
+        Acquire(locks::LockRequest { id: name("id"), session: name("session"), wanted }),
         Abandon(name("id")),
         Heartbeat { id: name("id"), session: name("session") },
         Release { id: name("id"), session: Some(name("session")) },

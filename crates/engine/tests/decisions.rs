@@ -11,7 +11,7 @@ use limina_engine::{
     key_values::Value,
     ledger::{self, Change, NewLimit, OperationFilter},
     limiter::{self, Change as Rules, Check, Limit, NewRule, RuleChange, Take, Window},
-    locks::{self, Acquire, Lock, Mode},
+    locks::{self, Acquire, Lock, LockRequest, Mode},
     record,
     selection::Query,
 };
@@ -199,15 +199,16 @@ impl Bench {
                 else {
                     return;
                 };
-                let release = locks::Command::Release { id: grant.id.clone(), session: None };
+                let release = locks::Command::Release { id: grant.lock_id.clone(), session: None };
                 self.ask(Command::Locks(release));
                 return;
             }
             Step::Lock { key, wait } => {
                 let lock = Lock { key_values: one("lock", *key), mode: Mode::Exclusive };
                 let id = name(&format!("g{number}"));
-                let acquire = Acquire::new(id.clone(), id, vec![lock], Millis(300)).unwrap();
-                self.ask(Command::Locks(locks::Command::Acquire(acquire.with_wait(Millis(*wait)).unwrap())));
+                let wanted = Acquire::new(vec![lock], Millis(300)).unwrap().with_wait(Millis(*wait)).unwrap();
+                let request = LockRequest { id: id.clone(), session: id, wanted };
+                self.ask(Command::Locks(locks::Command::Acquire(request)));
                 return;
             }
             Step::Check { key, hits } => {

@@ -218,7 +218,7 @@ fn decisions() {
 fn locks() {
     let acquire = |keys: &[String], ttl| {
         let lock = |key: &String| Lock { key_values: one(key), mode: Mode::Shared };
-        Acquire::new(name("id"), name("session"), keys.iter().map(lock).collect(), Millis(ttl))
+        Acquire::new(keys.iter().map(lock).collect(), Millis(ttl))
     };
     let keys = |count: usize| (0..count).map(|key| format!("k{key}")).collect::<Vec<_>>();
     check(acquire(&keys(64), 100), "");
@@ -228,7 +228,7 @@ fn locks() {
     check(acquire(&[keys(30), keys(1)].concat(), 100), "locks[30].key_values: repeats an earlier one");
     let empty = Lock { key_values: KeyValues::empty(), mode: Mode::Exclusive };
     check(
-        Acquire::new(name("id"), name("session"), vec![empty], Millis(100)),
+        Acquire::new(vec![empty], Millis(100)),
         "locks[0].key_values: must have from 1 to 64 items, and has 0",
     );
     check(acquire(&keys(1), DAY), "");

@@ -5,7 +5,7 @@ use limina_engine::{
     Command, KeyValues, Millis, Name, Outcome, Request,
     key_values::Value,
     limiter::{self, Change, Check, Limit, NewRule, RuleChange, Take, Window},
-    locks::{self, Acquire, Lock, Mode},
+    locks::{self, Acquire, Lock, LockRequest, Mode},
     selection::Selection,
 };
 use limina_node::{
@@ -172,7 +172,7 @@ async fn a_node_that_stood_still_keeps_the_shards_that_it_still_owns() {
         let request = Request::new(Name::new("n").expect("a name"), Command::Locks(command));
         match service.submit(request).await {
             Ok(Outcome::Locks(Ok(locks::Reply::Grant(grant) | locks::Reply::Granted { grant, .. }))) => {
-                grant.expires_at.0 - grant.now.0
+                grant.expires_in_ms.0
             }
             other => panic!("{other:?}"),
         }
@@ -182,8 +182,8 @@ async fn a_node_that_stood_still_keeps_the_shards_that_it_still_owns() {
         key_values: KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).expect("a key"),
         mode: Mode::Shared,
     }];
-    let wanted = Acquire::new(lock_id(), lock_id(), locks, Millis(TTL)).expect("a request");
-    ask(locks::Command::Acquire(wanted)).await;
+    let wanted = Acquire::new(locks, Millis(TTL)).expect("a request");
+    ask(locks::Command::Acquire(LockRequest { id: lock_id(), session: lock_id(), wanted })).await;
     tokio::time::advance(TENURE * 10).await;
     let left = ask(locks::Command::Get(lock_id())).await;
     assert!(left > TTL - 100, "{left} ms are left");

@@ -3,13 +3,14 @@
 
 use crate::http::{
     extract::{parse, valid},
-    from_wire::{events, limiter, locks},
+    from_wire::{events, limiter},
     problem::Failure,
 };
 use limina_engine::{
     Command, Name, Page, events as engine_events,
     ledger::{self as engine_ledger, Finish},
     limiter as engine_limiter,
+    locks::{self, LockRequest},
 };
 
 pub use crate::peers::fuzzing::{
@@ -62,7 +63,10 @@ fn read(kind: usize, body: &[u8]) -> Result<Command, Failure> {
             query: parse(body)?,
             page: Page::new(None, 100)?,
         }),
-        17 => Ok(Command::Locks(locks::acquire(name(), name(), parse(body)?)?)),
+        17 => {
+            let wanted = valid(parse(body)?)?;
+            Ok(Command::Locks(locks::Command::Acquire(LockRequest { id: name(), session: name(), wanted })))
+        }
         18 => Ok(Command::Events(engine_events::Command::Put {
             name: name(),
             terms: events::terms(&name(), parse(body)?)?,

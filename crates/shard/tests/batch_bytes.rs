@@ -4,7 +4,7 @@ use limina_engine::{
     Command, Engine, KeyValues, Millis, Name, Options as EngineOptions, Request, Time,
     key_values::Value,
     limiter::{self, Change, Check, Durability, Limit, NewRule, RuleChange, Take},
-    locks::{self, Acquire, Lock, Mode},
+    locks::{self, Acquire, Lock, LockRequest, Mode},
     selection::Selection,
 };
 use limina_shard::{Opening, Options, Output, Shard};
@@ -18,8 +18,8 @@ fn large(number: usize) -> Request {
     let key_values = KeyValues::new(vec![("key", Value::String(text.as_str()))]).unwrap();
     let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
     let (id, session) = (name(format!("lock {number}")), name("session".to_owned()));
-    let acquire = Acquire::new(id, session, locks, Millis(10_000)).unwrap();
-    let command = Command::Locks(locks::Command::Acquire(acquire));
+    let wanted = Acquire::new(locks, Millis(10_000)).unwrap();
+    let command = Command::Locks(locks::Command::Acquire(LockRequest { id, session, wanted }));
     Request::new(name("n".to_owned()), command)
 }
 

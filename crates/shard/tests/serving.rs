@@ -3,7 +3,7 @@
 use limina_engine::{
     Command, Engine, KeyValues, Millis, Name, Options as EngineOptions, Outcome, Request, Time,
     key_values::Value,
-    locks::{self, Acquire, Lock, Mode, Reply as LocksReply},
+    locks::{self, Acquire, Lock, LockRequest, Mode, Reply as LocksReply},
 };
 use limina_shard::{Opening, Options, Output, Shard};
 
@@ -43,15 +43,16 @@ fn shard(opening: Opening, is_held_back: bool) -> Shard<()> {
     shard.handle_opened(engine, Time(OPENED), opening);
     let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).unwrap();
     let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
-    let wanted = Acquire::new(name("a"), name("s"), locks, Millis(TTL)).unwrap();
-    ask(&mut shard, OPENED, locks::Command::Acquire(wanted)).unwrap();
+    let wanted = Acquire::new(locks, Millis(TTL)).unwrap();
+    let request = LockRequest { id: name("a"), session: name("s"), wanted };
+    ask(&mut shard, OPENED, locks::Command::Acquire(request)).unwrap();
     shard
 }
 
 /// How long the lock is still held, if it is.
 fn left(shard: &mut Shard<()>, now: u64) -> Option<u64> {
     match ask(shard, now, locks::Command::Get(name("a"))) {
-        Ok(LocksReply::Grant(grant)) => Some(grant.expires_at.0 - grant.now.0),
+        Ok(LocksReply::Grant(grant)) => Some(grant.expires_in_ms.0),
         Err(locks::Refusal::LockNotFound { .. }) => None,
         other => panic!("not {other:?}"),
     }

@@ -76,8 +76,9 @@ impl Parts {
         }
         for grant in &self.grants {
             let decision = self.decision_of(grant.operation_id.as_ref(), grant)?;
-            let agrees = (Some(grant.fencing_token), Some(grant.expires_at), &grant.locks)
-                == (decision.fencing_token, decision.expires_at, &decision.locks);
+            let expires_in = decision.expires_at.map(|time| time.since(decision.now));
+            let agrees = (Some(grant.fencing_token), Some(grant.expires_in_ms), &grant.locks)
+                == (decision.fencing_token, expires_in, &decision.locks);
             expect(agrees, "locks differ from their decision", (grant, decision))?;
         }
         for operation in &self.operations {

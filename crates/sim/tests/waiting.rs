@@ -10,7 +10,7 @@ use limina_engine::{
     limiter::{
         self, Change, Limit, NewLease, NewOverride, NewRule, OverridePatch, RuleChange, RulePatch, Window,
     },
-    locks::{self, Acquire, Lock, Mode},
+    locks::{self, Acquire, Lock, LockRequest, Mode},
     selection::Selection,
 };
 use limina_sim::random::Random;
@@ -394,8 +394,8 @@ fn command(wanted: &RequestSpec, step: usize) -> Command {
             Command::Limiter(limiter::Command::TakeLease(lease.with_wait(wait).unwrap()))
         }
         Kind::Lock => {
-            let acquire = Acquire::new(id.clone(), id, locks, DAY).unwrap();
-            Command::Locks(locks::Command::Acquire(acquire.with_wait(wait).unwrap()))
+            let wanted = Acquire::new(locks, DAY).unwrap().with_wait(wait).unwrap();
+            Command::Locks(locks::Command::Acquire(LockRequest { id: id.clone(), session: id, wanted }))
         }
         Kind::Decision => {
             let checks = wanted.checks.iter().map(|wish| PartCheck::new(about(wish), wish.hits));

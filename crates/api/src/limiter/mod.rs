@@ -72,8 +72,8 @@ mod tests {
         check::<OverridePatch>(r#"{"key_values": null}"#, Some("invalid type: null"));
         check::<Check>(r#"{"key_values": null}"#, Some("invalid type: null"));
         check::<Check>(r#"{"key_values": {}, "hits": null}"#, Some("invalid type: null"));
-        check::<Heartbeat<'_>>("{}", Some("missing field `session_id`"));
-        check::<Heartbeat<'_>>(r#"{"session_id": null}"#, Some("invalid type: null"));
+        check::<Heartbeat>("{}", Some("missing field `session_id`"));
+        check::<Heartbeat>(r#"{"session_id": null}"#, Some("invalid type: null"));
     }
 
     #[test]

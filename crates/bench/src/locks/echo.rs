@@ -9,7 +9,10 @@ use axum::{
     response::Response,
     routing::{delete, post},
 };
-use limina_api::locks::{Granted, HeldLock, Mode, NewLock};
+use limina_api::{
+    Name, Position,
+    locks::{Acquire, Granted},
+};
 
 /// Ids have the same length in a run.
 const ID: &str = "4a7c316aaa0f65cb491440d159686c6f";
@@ -23,14 +26,13 @@ pub(crate) fn router() -> Router {
 }
 
 async fn acquire(body: Bytes) -> Result<Response, StatusCode> {
-    let NewLock { key_values: Some(key_values), .. } = parse(&body)? else {
-        return Err(StatusCode::BAD_REQUEST);
-    };
+    let wanted: Acquire = parse(&body)?;
+    let id = || Name::new(ID).expect("a valid name");
     json(&Granted {
-        lock_id: ID.into(),
-        session_id: ID.into(),
-        fencing_token: TOKEN,
-        expires_in_ms: TTL.as_millis() as u64,
-        locks: vec![HeldLock { key_values, mode: Mode::Exclusive }],
+        lock_id: id(),
+        session_id: id(),
+        fencing_token: Position(TOKEN),
+        expires_in_ms: TTL.into(),
+        locks: wanted.locks().to_vec(),
     })
 }

@@ -7,7 +7,7 @@ use crate::{
 };
 use limina_engine::{
     self as engine, Millis, Outcome,
-    locks::{Acquire, Command, Lock, Mode, Refusal, Reply},
+    locks::{Acquire, Command, Lock, LockRequest, Mode, Refusal, Reply},
 };
 
 impl Client for Caller {
@@ -35,15 +35,14 @@ impl Client for Caller {
     }
 }
 
-fn acquire(lock: usize, secret: &str, if_held: IfHeld) -> Acquire {
+fn acquire(lock: usize, secret: &str, if_held: IfHeld) -> LockRequest {
     let locks = vec![Lock { key_values: key_values([("lock", lock_name(lock))]), mode: Mode::Exclusive }];
     let wait = match if_held {
         IfHeld::Refuse => Millis(0),
         IfHeld::Wait => Millis(WAIT.as_millis() as u64),
     };
-    Acquire::new(name(secret), name(secret), locks, Millis(TTL.as_millis() as u64))
-        .and_then(|acquire| acquire.with_wait(wait))
-        .expect("a valid request")
+    let wanted = Acquire::new(locks, TTL).and_then(|wanted| wanted.with_wait(wait));
+    LockRequest { id: name(secret), session: name(secret), wanted: wanted.expect("a valid request") }
 }
 
 async fn submit(caller: &Caller, command: Command) -> Result<Result<Reply, Refusal>, Failed> {

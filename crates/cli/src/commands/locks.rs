@@ -72,8 +72,8 @@ fn show(out: &mut Output, locks: &[Lock]) {
             },
             words::or_dash(lock.owner.as_ref()),
             lock.locks.iter().map(one).collect::<Vec<_>>().join("; "),
-            words::duration(lock.held_ms),
-            words::duration(lock.expires_in_ms),
+            words::duration(lock.held_ms.0),
+            words::duration(lock.expires_in_ms.0),
             words::number(lock.waiting as u64),
             lock.fencing_token.to_string(),
         ]);

@@ -3,7 +3,7 @@
 use super::{Applied, Engine, namespace::Families};
 use crate::{
     Caller, Command, Fetched, Listed, Missing, Name, Outcome, Page, Request, Time,
-    audit::{self, Action, AuditCursor, AuditRecord, State, Target},
+    audit::{self, Action, AuditCursor, AuditRecord, AuditedGrant, State, Target},
     events, ledger, limiter, locks,
     reads::{ReadError, Reader},
     record,
@@ -77,7 +77,7 @@ fn look(families: &Families, now: Time, target: &Target) -> Option<State> {
         Target::Lease(id) => State::Lease(limiter::find_lease(limiter, now, id)?),
         Target::Limit(name) => State::Limit(ledger::find_limit(ledger, name)?),
         Target::Stream(name) => State::Stream(events::find_stream(events, name)?),
-        Target::Lock(id) => State::Lock(locks::find_grant(locks, now, id)?),
+        Target::Lock(id) => State::Lock(AuditedGrant::new(now, locks::find_grant(locks, now, id)?)),
         Target::RuleSet(name) => State::RuleSet(limiter::find_rule_set(limiter, name)?),
         Target::Namespace => return None,
     };

@@ -1,7 +1,7 @@
 //! `acquire`: grant, wait or refuse; and the ends of a wait.
 
 use super::{
-    command::Acquire,
+    command::LockRequest,
     parts,
     reply::{Refusal, Reply},
     state::{Locks, Waiter},
@@ -17,47 +17,47 @@ const MAX_WAITING: usize = 131_072;
 pub(super) fn acquire(
     locks: &mut Locks,
     turn: &mut Turn<'_>,
-    wanted: &Acquire,
+    request: &LockRequest,
     wait: WaitId,
 ) -> Attempt<Result<Reply, Refusal>> {
     // This is a retry by a node that does not know the result of the first attempt. It must not wait behind itself.
-    if let Some(earlier) = locks.waits.get(&wanted.id).copied() {
+    if let Some(earlier) = locks.waits.get(&request.id).copied() {
         time_out(locks, turn, earlier);
     }
-    if let Some(grant) = locks.by_id(&wanted.id) {
+    if let Some(grant) = locks.by_id(&request.id) {
         if let Some(refusal) = parts::refuse(grant) {
             return Attempt::Done(Err(refusal));
         }
         let (token, session) = (grant.token, grant.session.clone());
-        locks.listen(turn, token, Some(&wanted.id));
+        locks.listen(turn, token, Some(&request.id));
         let grant = locks.info(turn.now, &locks.grants[&token]);
         return Attempt::Done(Ok(Reply::Granted { grant, session }));
     }
-    let Some(blocked) = locks.blocked(turn.now, &wanted.locks, wait) else {
-        if let Err(exceeded) = locks.check_grant(turn, wanted) {
+    let Some(blocked) = locks.blocked(turn.now, request.wanted.locks(), wait) else {
+        if let Err(exceeded) = locks.check_grant(turn, request) {
             return Attempt::Done(Err(exceeded.into()));
         }
-        let grant = locks.grant(turn, wanted);
-        return Attempt::Done(Ok(Reply::Granted { grant, session: wanted.session.clone() }));
+        let grant = locks.grant(turn, request);
+        return Attempt::Done(Ok(Reply::Granted { grant, session: request.session.clone() }));
     };
-    if wanted.wait == Millis(0) {
+    if request.wanted.wait() == Millis(0) {
         return Attempt::Done(Err(Refusal::LockHeld(blocked)));
     }
     if locks.waiters.len() >= MAX_WAITING {
         return Attempt::TooManyWaiting;
     }
-    if let Err(exceeded) = locks.check_wait(turn, wanted) {
+    if let Err(exceeded) = locks.check_wait(turn, request) {
         return Attempt::Done(Err(exceeded.into()));
     }
-    let until = turn.now.after(wanted.wait);
-    locks.join(turn, Waiter { wanted: wanted.clone(), wait, until });
+    let until = turn.now.after(request.wanted.wait());
+    locks.join(turn, Waiter { request: request.clone(), wait, until });
     Attempt::Waits
 }
 
 /// Refuses a waiting request because it has waited for as long as it may. If it was just woken, it is granted.
 pub(super) fn time_out(locks: &mut Locks, turn: &mut Turn<'_>, wait: WaitId) {
     let Some(waiter) = locks.waiters.get(&wait) else { return };
-    match locks.blocked(turn.now, &waiter.wanted.locks, wait) {
+    match locks.blocked(turn.now, waiter.request.wanted.locks(), wait) {
         Some(blocked) => locks.leave(turn, wait, Refusal::LockWaitTimeout(blocked)),
         None => locks.ask_again(turn, wait),
     }
@@ -81,11 +81,11 @@ pub(super) fn repeat_reply(
 ) -> Option<Reply> {
     match kept {
         Reply::Granted { grant, session } => {
-            let token = locks.by_id(&grant.id)?.token;
+            let token = locks.by_id(&grant.lock_id)?.token;
             locks.listen(turn, token, request);
             Some(Reply::Granted { grant: locks.info(turn.now, &locks.grants[&token]), session })
         }
-        Reply::Extended(grant) => Some(Reply::Extended(locks.info(turn.now, locks.by_id(&grant.id)?))),
+        Reply::Extended(grant) => Some(Reply::Extended(locks.info(turn.now, locks.by_id(&grant.lock_id)?))),
         other => Some(other),
     }
 }

@@ -21,11 +21,12 @@ mod queue;
 mod reply;
 mod state;
 
-pub use command::{Acquire, Command, Lock, Mode};
+pub use command::{Command, LockRequest};
+pub use limina_api::locks::{Acquire, GrantInfo, Lock, Mode};
 pub use parts::RefusedLock;
-pub use reply::{Blocked, GrantInfo, Holder, Refusal, Reply};
-pub(crate) use state::Locks;
+pub use reply::{Blocked, Holder, Refusal, Reply};
 pub use state::Sizes;
+pub(crate) use state::{Locks, stored_locks};
 
 use crate::{
     Name, Position, Time, WaitId,
@@ -50,7 +51,7 @@ pub(crate) fn apply(
     turn.begin_family(locks.resident_bytes());
     turn.begin_waits(locks.sizes().waiting);
     Attempt::Done(match command {
-        Command::Acquire(wanted) => return acquire::acquire(locks, turn, wanted, wait),
+        Command::Acquire(request) => return acquire::acquire(locks, turn, request, wait),
         Command::Abandon(id) => Ok(acquire::abandon(locks, turn, id)),
         Command::Heartbeat { id, session } => holders::heartbeat(locks, turn, id, session),
         Command::Release { id, session } => holders::release(locks, turn, id, session.as_ref()),
@@ -69,7 +70,7 @@ pub(crate) fn repeat_reply(
     reply: Reply,
 ) -> Option<Reply> {
     let request = match command {
-        Some(Command::Acquire(wanted)) => Some(&wanted.id),
+        Some(Command::Acquire(request)) => Some(&request.id),
         _ => None,
     };
     acquire::repeat_reply(locks, turn, request, reply)

@@ -1,7 +1,7 @@
 //! The locks of a decision: a grant that the decision stores, extends and ends together with its other parts.
 
 use super::{
-    command::{Lock, Mode},
+    Lock, Mode,
     reply::Refusal,
     state::{Grant, Locks},
 };
@@ -65,8 +65,8 @@ pub(crate) fn ask(locks: &Locks, now: Time, wanted: &[Lock], place: WaitId) -> V
             mode: lock.mode,
             is_held: holder.is_some(),
             owner: holder.and_then(|grant| grant.owner.clone()),
-            held: holder.map(|grant| Millis(now.0.saturating_sub(grant.granted_at.0))),
-            expires_in: holder.map(|grant| Millis(grant.expires_at.0.saturating_sub(now.0))),
+            held: holder.map(|grant| now.since(grant.granted_at)),
+            expires_in: holder.map(|grant| grant.expires_at.since(now)),
             waiting: queue.waiters().len() - usize::from(queue.has_waiter(place)),
         })
     });

@@ -1,11 +1,11 @@
 //! The holders of one lock, and the requests that wait for it.
 
-use super::command::Mode;
 use crate::{Position, WaitId};
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
+use limina_api::locks::Mode;
 
 /// One lock, while it has holders or waiters. Waiters are in the order of their arrival.
 #[derive(Debug, Default)]

@@ -1,8 +1,7 @@
 //! The replies and refusals of locks.
 
-use super::command::Lock;
-use crate::{Listed, Millis, Name, Position, QuotaExceeded, Time, key_values::KeyValues};
-use alloc::vec::Vec;
+use crate::{Listed, Millis, Name, Position, QuotaExceeded, key_values::KeyValues};
+use limina_api::locks::GrantInfo;
 use serde::{Deserialize, Serialize};
 
 /// The reply to a command that succeeded.
@@ -96,29 +95,4 @@ pub struct Holder {
     pub owner: Option<Name>,
     /// The time until the grant expires, unless there is a heartbeat.
     pub expires_in: Millis,
-}
-
-/// A grant as clients see it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GrantInfo {
-    /// The grant's id.
-    pub id: Name,
-    /// The name that the holder gave itself.
-    pub owner: Option<Name>,
-    /// The locks.
-    pub locks: Vec<Lock>,
-    /// The time after which the grant expires without a heartbeat.
-    pub ttl: Millis,
-    /// The time of the grant.
-    pub granted_at: Time,
-    /// The time at which the grant expires without another heartbeat.
-    pub expires_at: Time,
-    /// A number that is larger than that of every earlier grant of the namespace.
-    pub fencing_token: Position,
-    /// The number of requests that wait for any of the locks. Above a few thousand, it is the length of the longest queue.
-    pub waiting: usize,
-    /// The decision that the grant is a part of.
-    pub operation_id: Option<Name>,
-    /// The time of this reply, from which clients compute remaining times.
-    pub now: Time,
 }

@@ -1,11 +1,12 @@
 //! All locks of a namespace: grants, waiting requests, and one queue for each lock.
 
 use super::{
-    command::{Acquire, Lock, Mode},
+    GrantInfo, Lock, Mode,
+    command::LockRequest,
     keys,
     listeners::{FIRST_LISTENERS_BYTES, Listeners},
     queue::Queue,
-    reply::{Blocked, GrantInfo, Holder, Refusal, Reply},
+    reply::{Blocked, Holder, Refusal, Reply},
 };
 use crate::{
     Millis, Name, Position, Quota, QuotaExceeded, Time,
@@ -83,6 +84,7 @@ fn parts_bytes(id: &Name, session: &Name, owner: Option<&Name>, locks: &[Lock], 
 pub(super) struct Grant {
     pub(super) id: Name,
     pub(super) session: Name,
+    #[serde(with = "stored_locks")]
     pub(super) locks: Vec<Lock>,
     pub(super) owner: Option<Name>,
     pub(super) ttl: Millis,
@@ -113,25 +115,53 @@ impl Grant {
     }
 }
 
+/// Locks as they are stored, in grants and in the audit: the key-values, and whether the lock is shared.
+pub(crate) mod stored_locks {
+    use crate::{
+        key_values::KeyValues,
+        locks::{Lock, Mode},
+    };
+    use alloc::vec::Vec;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<S: Serializer>(locks: &[Lock], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(locks.iter().map(|lock| (&lock.key_values, lock.mode == Mode::Shared)))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Lock>, D::Error> {
+        let stored = Vec::<(KeyValues, bool)>::deserialize(deserializer)?;
+        let lock = |(key_values, is_shared)| {
+            let mode = if is_shared { Mode::Shared } else { Mode::Exclusive };
+            Lock { key_values, mode }
+        };
+        Ok(stored.into_iter().map(lock).collect())
+    }
+}
+
 /// A waiting request.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    pub(super) wanted: Acquire,
+    pub(super) request: LockRequest,
     pub(crate) wait: WaitId,
     pub(super) until: Time,
 }
 
-impl Acquire {
+impl LockRequest {
     /// The resident bytes of the grant that this request may get.
     pub(super) fn grant_bytes(&self) -> u64 {
         let place = resident::tree_slot::<Position>();
-        GRANT_BYTES + parts_bytes(&self.id, &self.session, self.owner.as_ref(), &self.locks, place)
+        GRANT_BYTES + self.parts_bytes(place)
     }
 
     /// The resident bytes of this request while it waits.
     pub(super) fn waiter_bytes(&self) -> u64 {
         let place = 2 * resident::tree_slot::<(WaitId, Mode)>();
-        WAITER_BYTES + parts_bytes(&self.id, &self.session, self.owner.as_ref(), &self.locks, place)
+        WAITER_BYTES + self.parts_bytes(place)
+    }
+
+    fn parts_bytes(&self, place: u64) -> u64 {
+        let LockRequest { id, session, wanted } = self;
+        parts_bytes(id, session, wanted.owner(), wanted.locks(), place)
     }
 }
 
@@ -179,21 +209,27 @@ impl Locks {
     /// The resident bytes, summed up anew.
     pub(crate) fn recount_bytes(&self) -> u64 {
         let grants = self.grants.values().map(Grant::resident_bytes).sum::<u64>();
-        let waiters = self.waiters.values().map(|waiter| waiter.wanted.waiter_bytes()).sum::<u64>();
+        let waiters = self.waiters.values().map(|waiter| waiter.request.waiter_bytes()).sum::<u64>();
         let listeners = self.listeners.values().map(Listeners::resident_bytes).sum::<u64>();
         grants + waiters + listeners + self.container_bytes()
     }
 
     /// Checks that the namespace may have one more grant.
-    pub(super) fn check_grant(&self, turn: &Turn<'_>, wanted: &Acquire) -> Result<(), QuotaExceeded> {
+    pub(super) fn check_grant(&self, turn: &Turn<'_>, request: &LockRequest) -> Result<(), QuotaExceeded> {
         turn.check_quota(Quota::LocksHeld, self.grants.len(), 1)?;
-        turn.check_bytes(self.resident_bytes(), wanted.grant_bytes() + self.new_queue_bytes(&wanted.locks))
+        turn.check_bytes(
+            self.resident_bytes(),
+            request.grant_bytes() + self.new_queue_bytes(request.wanted.locks()),
+        )
     }
 
     /// Checks that the namespace may have one more waiting request.
-    pub(super) fn check_wait(&self, turn: &Turn<'_>, wanted: &Acquire) -> Result<(), QuotaExceeded> {
+    pub(super) fn check_wait(&self, turn: &Turn<'_>, request: &LockRequest) -> Result<(), QuotaExceeded> {
         turn.check_quota(Quota::LocksWaiting, turn.other_waiting + self.waiters.len(), 1)?;
-        turn.check_bytes(self.resident_bytes(), wanted.waiter_bytes() + self.new_queue_bytes(&wanted.locks))
+        turn.check_bytes(
+            self.resident_bytes(),
+            request.waiter_bytes() + self.new_queue_bytes(request.wanted.locks()),
+        )
     }
 
     pub(super) fn new_queue_bytes(&self, locks: &[Lock]) -> u64 {
@@ -213,7 +249,7 @@ impl Locks {
         let queue = &self.queues[&lock.key_values];
         let holder = queue.holder().map(|token| {
             let Grant { id, owner, expires_at, .. } = &self.grants[&token];
-            let expires_in = Millis(expires_at.0.saturating_sub(now.0));
+            let expires_in = expires_at.since(now);
             Holder { lock_id: id.clone(), owner: owner.clone(), expires_in }
         });
         let key_values = lock.key_values.clone();
@@ -222,15 +258,15 @@ impl Locks {
     }
 
     /// Grants a request that is not blocked.
-    pub(super) fn grant(&mut self, turn: &mut Turn<'_>, wanted: &Acquire) -> GrantInfo {
+    pub(super) fn grant(&mut self, turn: &mut Turn<'_>, request: &LockRequest) -> GrantInfo {
         let grant = Grant {
-            id: wanted.id.clone(),
-            session: wanted.session.clone(),
-            locks: wanted.locks.clone(),
-            owner: wanted.owner.clone(),
-            ttl: wanted.ttl,
+            id: request.id.clone(),
+            session: request.session.clone(),
+            locks: request.wanted.locks().to_vec(),
+            owner: request.wanted.owner().cloned(),
+            ttl: request.wanted.ttl(),
             granted_at: turn.now,
-            expires_at: turn.now.after(wanted.ttl),
+            expires_at: turn.now.after(request.wanted.ttl()),
             token: turn.advance(),
             operation_id: None,
         };
@@ -277,30 +313,30 @@ impl Locks {
 
     pub(super) fn join(&mut self, turn: &mut Turn<'_>, waiter: Waiter) {
         let wait = waiter.wait;
-        for lock in &waiter.wanted.locks {
+        for lock in waiter.request.wanted.locks() {
             self.queues.entry(lock.key_values.clone()).or_default().join(wait, lock.mode);
         }
         turn.timers.set(waiter.timer_key(turn.namespace), Timer::LockWait { wait });
-        self.bytes += waiter.wanted.waiter_bytes();
-        self.waits.insert(waiter.wanted.id.clone(), wait);
+        self.bytes += waiter.request.waiter_bytes();
+        self.waits.insert(waiter.request.id.clone(), wait);
         self.waiters.insert(wait, waiter);
     }
 
     /// Refuses a waiting request, and wakes those behind it.
     pub(super) fn leave(&mut self, turn: &mut Turn<'_>, wait: WaitId, refusal: Refusal) {
-        if let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) {
+        if let Some(Waiter { request, .. }) = self.remove_waiter(turn, wait) {
             self.completed.push((wait, Err(refusal)));
-            self.wake(&wanted.locks);
+            self.wake(request.wanted.locks());
         }
     }
 
     fn remove_waiter(&mut self, turn: &mut Turn<'_>, wait: WaitId) -> Option<Waiter> {
         let waiter = self.waiters.remove(&wait)?;
-        self.bytes -= waiter.wanted.waiter_bytes();
-        self.waits.remove(&waiter.wanted.id);
+        self.bytes -= waiter.request.waiter_bytes();
+        self.waits.remove(&waiter.request.id);
         self.waits.shrink();
         turn.timers.cancel(waiter.timer_key(turn.namespace));
-        self.change_queues(&waiter.wanted.locks, |queue| queue.leave(wait));
+        self.change_queues(waiter.request.wanted.locks(), |queue| queue.leave(wait));
         Some(waiter)
     }
 
@@ -331,17 +367,17 @@ impl Locks {
     /// behind it are woken.
     pub(crate) fn ask_again(&mut self, turn: &mut Turn<'_>, wait: WaitId) {
         let Some(waiter) = self.waiters.get(&wait) else { return };
-        if self.blocked(turn.now, &waiter.wanted.locks, wait).is_some() {
+        if self.blocked(turn.now, waiter.request.wanted.locks(), wait).is_some() {
             return;
         }
-        let Some(Waiter { wanted, .. }) = self.remove_waiter(turn, wait) else { return };
-        let result = match self.check_grant(turn, &wanted) {
+        let Some(Waiter { request, .. }) = self.remove_waiter(turn, wait) else { return };
+        let result = match self.check_grant(turn, &request) {
             Ok(()) => {
-                let grant = self.grant(turn, &wanted);
-                Ok(Reply::Granted { grant, session: wanted.session })
+                let grant = self.grant(turn, &request);
+                Ok(Reply::Granted { grant, session: request.session })
             }
             Err(exceeded) => {
-                self.wake(&wanted.locks);
+                self.wake(request.wanted.locks());
                 Err(exceeded.into())
             }
         };
@@ -368,16 +404,15 @@ impl Locks {
 
     pub(super) fn info(&self, now: Time, grant: &Grant) -> GrantInfo {
         GrantInfo {
-            id: grant.id.clone(),
+            lock_id: grant.id.clone(),
+            operation_id: grant.operation_id.clone(),
             owner: grant.owner.clone(),
             locks: grant.locks.clone(),
-            ttl: grant.ttl,
-            granted_at: grant.granted_at,
-            expires_at: grant.expires_at,
+            held_ms: now.since(grant.granted_at),
+            expires_in_ms: grant.expires_at.since(now),
+            ttl_ms: grant.ttl,
             fencing_token: grant.token,
             waiting: self.waiting_for(&grant.locks),
-            operation_id: grant.operation_id.clone(),
-            now,
         }
     }
 
@@ -405,8 +440,8 @@ impl Locks {
         self.waits = HashMap::new();
         let waiters = core::mem::take(&mut self.waiters);
         for (wait, waiter) in &waiters {
-            self.bytes -= waiter.wanted.waiter_bytes();
-            self.change_queues(&waiter.wanted.locks, |queue| queue.leave(*wait));
+            self.bytes -= waiter.request.waiter_bytes();
+            self.change_queues(waiter.request.wanted.locks(), |queue| queue.leave(*wait));
         }
         self.woken.clear();
         self.freed.clear();

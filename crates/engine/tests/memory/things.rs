@@ -7,7 +7,7 @@ use limina_engine::{
     key_values::Value,
     ledger::{self, Change as Held, Hold, NewLimit, Transfer},
     limiter::{self, Change, CounterChange, Limit, NewLease, NewOverride, NewRule, RuleChange, Take, Window},
-    locks::{self, Acquire, Lock, Mode},
+    locks::{self, Acquire, Lock, LockRequest, Mode},
     selection::{Selection, Test},
 };
 use std::ops::Range;
@@ -301,8 +301,9 @@ fn locks(door: &str) -> Vec<Lock> {
 }
 
 fn acquire(id: &str, door: &str, wait: Millis) -> Command {
-    let acquire = Acquire::new(name(id), name(&format!("{id}-session")), locks(door), PER).expect("valid");
-    Command::Locks(locks::Command::Acquire(acquire.with_wait(wait).expect("valid")))
+    let wanted = Acquire::new(locks(door), PER).and_then(|wanted| wanted.with_wait(wait)).expect("valid");
+    let session = name(&format!("{id}-session"));
+    Command::Locks(locks::Command::Acquire(LockRequest { id: name(id), session, wanted }))
 }
 
 fn decide(id: &str, door: &str) -> Command {

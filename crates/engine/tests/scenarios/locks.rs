@@ -7,7 +7,7 @@ use super::{
 use limina_engine::{
     Command, KeyValues, Millis, Position,
     key_values::Value,
-    locks::{self, Acquire, Blocked, GrantInfo, Lock, Mode, Refusal, Reply},
+    locks::{self, Acquire, Blocked, GrantInfo, Lock, LockRequest, Mode, Refusal, Reply},
 };
 
 /// `verb [ID] [lock[/shared]…] [option[:value]…]`, if the verb is one about locks. A lock is `a`, which stands for
@@ -21,9 +21,10 @@ pub(crate) fn parse(verb: &str, words: &[&str]) -> Option<Command> {
         "lock" => {
             let locks = names[1..].iter().map(|word| lock_of(word)).collect();
             let ttl = millis("ttl").unwrap_or(Millis(1_000));
-            let acquire = Acquire::new(id(), session(), locks, ttl).unwrap();
-            let acquire = acquire.with_wait(millis("wait").unwrap_or(Millis(0))).unwrap();
-            locks::Command::Acquire(acquire.with_owner(option_of(words, "owner").map(name)))
+            let wanted = Acquire::new(locks, ttl).unwrap();
+            let wanted = wanted.with_wait(millis("wait").unwrap_or(Millis(0))).unwrap();
+            let wanted = wanted.with_owner(option_of(words, "owner").map(name));
+            locks::Command::Acquire(LockRequest { id: id(), session: session(), wanted })
         }
         "hang-up" => locks::Command::Abandon(id()),
         "keep" => locks::Command::Heartbeat { id: id(), session: session() },
@@ -54,7 +55,7 @@ pub(crate) fn lock_of(word: &str) -> Lock {
 pub(crate) fn show_reply(reply: &Reply) -> String {
     match reply {
         Reply::Granted { grant, session } => {
-            let own = session.as_str() == format!("{}-s", grant.id);
+            let own = session.as_str() == format!("{}-s", grant.lock_id);
             let session = if own { String::new() } else { format!(" session {session}") };
             format!("granted {}{session}", show_grant(grant))
         }
@@ -85,14 +86,13 @@ fn show_blocked(Blocked { key_values, holder, waiting }: &Blocked) -> String {
 fn show_grant(grant: &GrantInfo) -> String {
     let locks: Vec<String> =
         grant.locks.iter().map(|lock| format!("{:?} {:?}", lock.key_values, lock.mode)).collect();
-    let held = grant.now.0 - grant.granted_at.0;
-    let left = grant.expires_at.0 - grant.now.0;
+    let (held, left) = (grant.held_ms.0, grant.expires_in_ms.0);
     let (token, waiting) = (grant.fencing_token.0, grant.waiting);
     let operation = grant.operation_id.as_ref().map_or(String::new(), |id| format!(" in {id}"));
     let owner = grant.owner.as_ref().map_or(String::new(), |owner| format!(" of {owner}"));
     format!(
         "{}{operation}{owner} [{}] token {token} held {held} left {left} waiting {waiting}",
-        grant.id,
+        grant.lock_id,
         locks.join(", ")
     )
 }

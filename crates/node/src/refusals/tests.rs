@@ -8,7 +8,7 @@ use limina_engine::{
     key_values::Value,
     ledger::{self, Change, ExceededLimit, Extend, Finalization, Finish, Hold, Transfer},
     limiter::{self, Check, Limit, NewRule, RuleChange, Take, Window},
-    locks::{self, Acquire, Blocked, Lock, Mode},
+    locks::{self, Acquire, Blocked, Lock, LockRequest, Mode},
     selection::Selection,
 };
 use limina_store::memory::{Memory, MemoryOptions, sharding};
@@ -211,7 +211,8 @@ fn each_family_says_what_refused_whom() {
     );
 
     let lock = Lock { key_values: key_values("order", "7"), mode: Mode::Exclusive };
-    let acquire = Acquire::new(name("id"), name("session"), vec![lock], Millis(1_000)).unwrap();
+    let wanted = Acquire::new(vec![lock], Millis(1_000)).unwrap();
+    let acquire = LockRequest { id: name("id"), session: name("session"), wanted };
     let blocked = Blocked { key_values: key_values("order", "7"), holder: None, waiting: 1 };
     check(
         Command::Locks(locks::Command::Acquire(acquire)),

@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use limina_engine::{
     Command, KeyValues, Millis, Name, Outcome, Request,
     key_values::Value,
-    locks::{self, Acquire, Lock, Mode},
+    locks::{self, Acquire, Lock, LockRequest, Mode},
 };
 use limina_store::{NodeId, ShardId, memory::sharding};
 use std::{
@@ -56,9 +56,9 @@ fn acquire() -> Request {
     let name = |text: &str| Name::new(text).unwrap();
     let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).unwrap();
     let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
-    let wanted = Acquire::new(name("id"), name("session"), locks, Millis(1_000)).unwrap();
-    let wanted = wanted.with_wait(Millis(1_000)).unwrap();
-    let command = Command::Locks(locks::Command::Acquire(wanted));
+    let wanted = Acquire::new(locks, Millis(1_000)).unwrap().with_wait(Millis(1_000)).unwrap();
+    let request = LockRequest { id: name("id"), session: name("session"), wanted };
+    let command = Command::Locks(locks::Command::Acquire(request));
     Request::new(name("n"), command)
 }
 

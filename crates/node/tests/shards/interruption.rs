@@ -4,7 +4,7 @@ use super::*;
 use limina_engine::{
     KeyValues,
     key_values::Value,
-    locks::{self, Acquire, Lock, Mode as LockMode},
+    locks::{self, Acquire, Lock, LockRequest, Mode as LockMode},
 };
 use std::time::Duration;
 
@@ -25,14 +25,15 @@ async fn ask_locks(
 async fn acquire(service: &Service, namespace: &Name) {
     let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).expect("a valid key");
     let lock = Lock { key_values, mode: LockMode::Exclusive };
-    let wanted = Acquire::new(name("id"), name("session"), vec![lock], Millis(TTL)).expect("a valid request");
-    ask_locks(service, namespace, locks::Command::Acquire(wanted)).await.expect("the lock is free");
+    let wanted = Acquire::new(vec![lock], Millis(TTL)).expect("a valid request");
+    let request = LockRequest { id: name("id"), session: name("session"), wanted };
+    ask_locks(service, namespace, locks::Command::Acquire(request)).await.expect("the lock is free");
 }
 
 /// How long the lock is still held. None if it is not.
 async fn left(service: &Service, namespace: &Name) -> Option<u64> {
     match ask_locks(service, namespace, locks::Command::Get(name("id"))).await {
-        Ok(locks::Reply::Grant(grant)) => Some(grant.expires_at.0 - grant.now.0),
+        Ok(locks::Reply::Grant(grant)) => Some(grant.expires_in_ms.0),
         Err(locks::Refusal::LockNotFound { .. }) => None,
         other => panic!("{other:?}"),
     }

@@ -7,7 +7,7 @@ use limina_engine::{
     key_values::Value,
     ledger::{self, Change, Hold, Transfer},
     limiter,
-    locks::{self, Acquire, Lock, Mode},
+    locks::{self, Acquire, Lock, LockRequest, Mode},
 };
 use limina_node::{Node, NodeOptions, Service, Unavailable};
 use limina_shard::Options as ShardOptions;
@@ -126,9 +126,10 @@ async fn waiting_for_a_lock_is_not_waiting_for_the_shard() {
     let acquire = |id: &str| {
         let key_values = KeyValues::new(vec![("lock", Value::<&str>::Integer(1))]).expect("valid");
         let locks = vec![Lock { key_values, mode: Mode::Exclusive }];
-        let wanted = Acquire::new(name(id), name(id), locks, Millis(60_000)).expect("valid");
+        let wanted = Acquire::new(locks, Millis(60_000)).expect("valid");
         let wanted = wanted.with_wait(Millis(10_000)).expect("valid");
-        let command = Command::Locks(locks::Command::Acquire(wanted));
+        let request = LockRequest { id: name(id), session: name(id), wanted };
+        let command = Command::Locks(locks::Command::Acquire(request));
         let request = Request::new(namespace.clone(), command);
         let service = service.clone();
         async move { service.submit(request).await }

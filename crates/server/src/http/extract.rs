@@ -25,7 +25,7 @@ use crate::access::Scope;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use bytes::Bytes;
 use headers::{check_media_type, fingerprint, idempotency_key};
-use limina_api::{AtMost, MAX_BATCH, Object, decisions, ledger};
+use limina_api::{AtMost, Heartbeat, MAX_BATCH, Object, decisions, ledger, locks};
 use limina_engine::{Idempotency, Invalid};
 use query::Query;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -118,7 +118,10 @@ engines_own! {
     ledger::Extend { const MAKES_ROOM: bool = true; }
     ledger::LimitPatch { const TAKES_KEY: bool = false; }
     ledger::Values { const TAKES_KEY: bool = false; }
+    locks::Acquire {}
 }
+
+impl JsonBody for Heartbeat {}
 
 impl JsonBody for decisions::CommitDecision {
     const MAKES_ROOM: bool = true;

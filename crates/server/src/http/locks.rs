@@ -2,9 +2,8 @@
 
 use super::{
     App,
-    extract::{Call, Changing, LockId, Namespace, NoQuery, Paging, ReleaseQuery, Searching, Unparsed},
+    extract::{Call, LockId, Namespace, NoQuery, Paging, ReleaseQuery, Searching, Unparsed},
     forced::require_decisions,
-    from_wire,
     lists::list,
     problem::{Code, Failure},
     route::{Route, delete, get, post},
@@ -17,11 +16,12 @@ use limina_access::{
     Level::{Read, Use},
     Resource,
 };
+use limina_api::Heartbeat;
 #[cfg(feature = "openapi")]
-use limina_api::{Heartbeat, Page, Problem, locks as wire};
+use limina_api::{Page, Problem, locks as wire};
 use limina_engine::{
     self as engine, Idempotency, Outcome, Position,
-    locks::{Command, GrantInfo, Reply},
+    locks::{Acquire, Command, GrantInfo, LockRequest, Reply},
     selection::Query,
 };
 use limina_node::{Unavailable, draw_id};
@@ -56,19 +56,19 @@ async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, co
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewLock,
     responses(
-        (status = 200, description = "All requested locks are held.", body = wire::Granted<'_>),
+        (status = 200, description = "All requested locks are held.", body = wire::Granted),
         (status = 409, description = "`LockHeld`: a lock is not free, and the request has no `wait`. `LockWaitTimeout`: a lock was not free within `wait`.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn acquire(
     State(app): State<App>,
     client: ClientConnection,
-    call: Call<Unparsed<Changing>>,
+    call: Call<Acquire>,
 ) -> Answer {
-    let Call { namespace, idempotency, body } = call;
+    let Call { namespace, idempotency, body: wanted } = call;
+    let waits = wanted.wait().0 > 0;
     let id = draw_id()?;
-    let command = from_wire::locks::acquire(id.clone(), draw_id()?, body.json()?)?;
-    let waits = matches!(&command, Command::Acquire(wanted) if wanted.wait().0 > 0);
+    let command = Command::Acquire(LockRequest { id: id.clone(), session: draw_id()?, wanted });
     let _permit = if waits { namespace.identity.take(Resource::Waits)? } else { None };
     let outcome = tokio::select! {
         biased;
@@ -104,9 +104,9 @@ pub(in crate::http) fn hung_up() -> Failure {
 #[utoipa::path(
     post, path = "/v1/locks/{lock_id}/heartbeat", tag = "locks",
     params(("lock_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    request_body = Heartbeat<'_>,
+    request_body = Heartbeat,
     responses(
-        (status = 200, description = "The lock, extended.", body = wire::Lock<'_>),
+        (status = 200, description = "The lock, extended.", body = GrantInfo),
         (status = 404, description = "`LockNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`SessionMismatch`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -114,11 +114,10 @@ pub(in crate::http) fn hung_up() -> Failure {
 pub(in crate::http) async fn heartbeat(
     State(app): State<App>,
     LockId(id): LockId,
-    call: Call<Unparsed<Changing>>,
+    call: Call<Heartbeat>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    let command = from_wire::locks::heartbeat(id, &body.json()?)?;
-    submit(app, namespace, idempotency, command).await
+    submit(app, namespace, idempotency, Command::Heartbeat { id, session: body.session_id }).await
 }
 
 /// Release a lock.
@@ -151,7 +150,7 @@ pub(in crate::http) async fn release(
     get, path = "/v1/locks/{lock_id}", tag = "locks",
     params(("lock_id" = String, Path)),
     responses(
-        (status = 200, description = "The lock.", body = wire::Lock<'_>),
+        (status = 200, description = "The lock.", body = GrantInfo),
         (status = 404, description = "`LockNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -169,7 +168,7 @@ pub(in crate::http) async fn get_lock(
     get, path = "/v1/locks", tag = "locks",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "One page of the list.", body = Page<wire::Lock<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<GrantInfo>),
     ),
 )]
 pub(in crate::http) async fn list_locks(
@@ -188,7 +187,7 @@ pub(in crate::http) async fn list_locks(
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     request_body = Query,
     responses(
-        (status = 200, description = "One page of the matching locks, the longest held first.", body = Page<wire::Lock<'_>>),
+        (status = 200, description = "One page of the matching locks, the longest held first.", body = Page<GrantInfo>),
     ),
 )]
 pub(in crate::http) async fn query_locks(

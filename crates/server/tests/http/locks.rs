@@ -4,14 +4,17 @@ use super::*;
 use limina_engine::{
     KeyValues, Listed, Millis,
     key_values::Value as KeyValue,
-    locks::{Blocked, Command as LockCommand, GrantInfo, Holder, Lock, Mode, Refusal, Reply as LockReply},
+    locks::{
+        Blocked, Command as LockCommand, GrantInfo, Holder, Lock, LockRequest, Mode, Refusal,
+        Reply as LockReply,
+    },
 };
 
 /// What the engine could answer, where a case does not care.
 pub(crate) fn plausible(command: &LockCommand) -> LockReply {
     match command {
         LockCommand::Acquire(wanted) => {
-            LockReply::Granted { grant: grant("l"), session: wanted.session().clone() }
+            LockReply::Granted { grant: grant("l"), session: wanted.session.clone() }
         }
         LockCommand::Abandon(_) => LockReply::Abandoned,
         LockCommand::Heartbeat { .. } => LockReply::Extended(grant("l")),
@@ -27,16 +30,15 @@ fn one(key: &str) -> KeyValues {
 
 pub(super) fn grant(id: &str) -> GrantInfo {
     GrantInfo {
-        id: name(id),
+        lock_id: name(id),
+        operation_id: None,
         owner: Some(name("me")),
         locks: vec![Lock { key_values: one("k"), mode: Mode::Shared }],
-        ttl: Millis(5_000),
-        granted_at: Time(1_000),
-        expires_at: Time(7_000),
+        held_ms: Millis(1_500),
+        expires_in_ms: Millis(4_500),
+        ttl_ms: Millis(5_000),
         fencing_token: Position(9),
         waiting: 2,
-        operation_id: None,
-        now: Time(2_500),
     }
 }
 
@@ -47,10 +49,13 @@ async fn a_request_is_one_lock_or_several() {
         let reply = server.send("POST", "/v1/ns/n/locks", &body.to_string()).await;
         assert_eq!(reply.status(), 200, "{body}");
         let request = server.last_asked();
-        let Command::Locks(LockCommand::Acquire(wanted)) = request.command else { panic!("{request:?}") };
+        let Command::Locks(LockCommand::Acquire(LockRequest { id, session, wanted })) = request.command
+        else {
+            panic!("{:?}", request.command)
+        };
         assert_eq!((request.namespace.as_str(), wanted.locks(), wanted.wait().0), ("n", &*locks, wait));
         assert_eq!(wanted.ttl(), Millis(1_000));
-        assert!(wanted.id() != wanted.session() && wanted.id().as_str().len() == 32);
+        assert!(id != session && id.as_str().len() == 32);
     };
     let lock = |key: &str, mode| Lock { key_values: one(key), mode };
     let (exclusive, shared) = (Mode::Exclusive, Mode::Shared);
@@ -224,7 +229,7 @@ async fn a_client_that_has_hung_up_is_told_of_no_grant() {
             // It was noticed before anything was asked.
             [] => {}
             [Command::Locks(LockCommand::Acquire(wanted)), Command::Locks(LockCommand::Abandon(gone))] => {
-                assert_eq!(gone, wanted.id(), "{behind:?}");
+                assert_eq!(*gone, wanted.id, "{behind:?}");
             }
             _ => panic!("{behind:?}: {commands:?}"),
         }

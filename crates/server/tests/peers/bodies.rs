@@ -98,8 +98,9 @@ async fn an_invalid_command_is_refused() {
         let key_values = KeyValues::new(vec![(key, Value::<&str>::Integer(1))]).unwrap();
         locks::Lock { key_values, mode: locks::Mode::Exclusive }
     });
-    let acquire = locks::Acquire::new(name("id"), name("session"), wanted.into(), Millis(1_000)).unwrap();
-    let acquire = Command::Locks(locks::Command::Acquire(acquire));
+    let wanted = locks::Acquire::new(wanted.into(), Millis(1_000)).unwrap();
+    let request = locks::LockRequest { id: name("id"), session: name("session"), wanted };
+    let acquire = Command::Locks(locks::Command::Acquire(request));
     ask(acquire, b"other".to_vec(), b"first".to_vec(), "locks[1].key_values").await;
     let submit = events::Submit::new(name("s"), "happened".into()).unwrap();
     let submit = Command::Events(events::Command::Submit(submit));

@@ -7,8 +7,8 @@
 
 use super::{Bounds, Order, pages::page_of, select};
 use limina_engine::{
-    KeyValues, Listed, Millis, Name, Outcome, Page, Position, Quota, Request, Time,
-    locks::{Acquire, Blocked, Command, GrantInfo, Holder, Lock, Mode, Refusal, Reply},
+    KeyValues, Listed, Millis, Name, Outcome, Page, Position, Quota, Request,
+    locks::{Acquire, Blocked, Command, GrantInfo, Holder, Lock, LockRequest, Mode, Refusal, Reply},
     selection::Query,
 };
 
@@ -19,11 +19,13 @@ type Answer = Result<Reply, Refusal>;
 pub(super) struct Locks {
     bounds: Bounds,
     /// Holders and waiters, in the order of arrival.
-    requests: Vec<LockRequest>,
+    requests: Vec<Entry>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct LockRequest {
+struct Entry {
+    id: Name,
+    session: Name,
     wanted: Acquire,
     request: Request,
     state: State,
@@ -69,7 +71,7 @@ impl Turn {
     }
 }
 
-impl LockRequest {
+impl Entry {
     fn waits(&self) -> bool {
         matches!(self.state, State::Waits { .. })
     }
@@ -104,7 +106,7 @@ impl LockRequest {
 /// The id by which a hang-up names a request for locks.
 pub(super) fn name_of(request: &Request) -> Option<&Name> {
     match &request.command {
-        limina_engine::Command::Locks(Command::Acquire(wanted)) => Some(wanted.id()),
+        limina_engine::Command::Locks(Command::Acquire(wanted)) => Some(&wanted.id),
         _ => None,
     }
 }
@@ -130,7 +132,7 @@ impl Locks {
                 Ok(Reply::Abandoned)
             }
             Command::Heartbeat { id, session } => self.holder(id, Some(session)).map(|index| {
-                let LockRequest { wanted, state, .. } = &mut self.requests[index];
+                let Entry { wanted, state, .. } = &mut self.requests[index];
                 let until = turn.now + wanted.ttl().0;
                 if let State::Holds { expires_at, stored_expires_at, .. } = state {
                     (*expires_at, *stored_expires_at) = (until, until);
@@ -147,24 +149,30 @@ impl Locks {
         })
     }
 
-    fn acquire(&mut self, turn: &mut Turn, request: &Request, wanted: &Acquire) -> Option<Answer> {
-        if let Ok(index) = self.holder(wanted.id(), None) {
-            let session = self.requests[index].wanted.session().clone();
-            self.add_listener(wanted.id(), Some(wanted.id()));
+    fn acquire(
+        &mut self,
+        turn: &mut Turn,
+        request: &Request,
+        LockRequest { id, session, wanted }: &LockRequest,
+    ) -> Option<Answer> {
+        if let Ok(index) = self.holder(id, None) {
+            let session = self.requests[index].session.clone();
+            self.add_listener(id, Some(id));
             return Some(Ok(Reply::Granted { grant: self.info(turn.now, index), session }));
         }
-        if let Some(index) = self.requests.iter().position(|entry| entry.wanted.id() == wanted.id()) {
+        if let Some(index) = self.requests.iter().position(|entry| entry.id == *id) {
             self.end(turn, index);
         }
         let state = State::Waits { until: turn.now + wanted.wait().0 };
-        self.requests.push(LockRequest { wanted: wanted.clone(), request: request.clone(), state });
+        let (id, session, wanted) = (id.clone(), session.clone(), wanted.clone());
+        self.requests.push(Entry { id, session, wanted, request: request.clone(), state });
         let index = self.requests.len() - 1;
         let refusal = match self.blocked(turn.now, index) {
             None => match self.no_room_to_hold() {
                 None => return Some(Ok(self.grant(turn, index))),
                 Some(refusal) => refusal,
             },
-            Some(blocked) if wanted.wait() == Millis(0) => Refusal::LockHeld(blocked),
+            Some(blocked) if self.requests[index].wanted.wait() == Millis(0) => Refusal::LockHeld(blocked),
             Some(_) => {
                 let others = self.requests[..index].iter().filter(|entry| entry.waits()).count();
                 match self.bounds.refuses(Quota::LocksWaiting, others, 1) {
@@ -184,7 +192,7 @@ impl Locks {
 
     /// A client hangs up: its request stops waiting, and every grant without another listener ends, the oldest first.
     fn hang_up(&mut self, turn: &mut Turn, request: &Name) {
-        let waits = |entry: &LockRequest| entry.waits() && entry.wanted.id() == request;
+        let waits = |entry: &Entry| entry.waits() && entry.id == *request;
         if let Some(index) = self.requests.iter().position(waits) {
             self.end(turn, index);
         }
@@ -222,7 +230,7 @@ impl Locks {
         let blocked = self.requests[index]
             .waits()
             .then(|| self.blocked(turn.now, index).expect("after each step nobody waits for what is free"));
-        let LockRequest { request, .. } = self.requests.remove(index);
+        let Entry { request, .. } = self.requests.remove(index);
         match blocked {
             Some(blocked) => turn.answer(request, Err(Refusal::LockWaitTimeout(blocked))),
             None => {
@@ -253,10 +261,10 @@ impl Locks {
     fn grant(&mut self, turn: &mut Turn, index: usize) -> Reply {
         let (token, granted_at) = (turn.order.advance(), turn.now);
         let expires_at = granted_at + self.requests[index].wanted.ttl().0;
-        let listeners = Listeners::These(vec![self.requests[index].wanted.id().clone()]);
+        let listeners = Listeners::These(vec![self.requests[index].id.clone()]);
         self.requests[index].state =
             State::Holds { token, granted_at, expires_at, stored_expires_at: expires_at, listeners };
-        let session = self.requests[index].wanted.session().clone();
+        let session = self.requests[index].session.clone();
         Reply::Granted { grant: self.info(turn.now, index), session }
     }
 
@@ -270,7 +278,7 @@ impl Locks {
         let about_it = || others().map(|(_, entry)| entry).filter(|entry| entry.asks_for(&key_values));
         let holder = about_it().filter(|entry| !entry.waits()).min_by_key(|entry| entry.token());
         let holder = holder.map(|entry| Holder {
-            lock_id: entry.wanted.id().clone(),
+            lock_id: entry.id.clone(),
             owner: entry.wanted.owner().cloned(),
             expires_in: Millis(entry.due().0.saturating_sub(now)),
         });
@@ -281,10 +289,10 @@ impl Locks {
     /// The index of the holder in the list.
     fn holder(&self, id: &Name, session: Option<&Name>) -> Result<usize, Refusal> {
         let lock_id = id.clone();
-        let held = self.requests.iter().position(|entry| entry.wanted.id() == id && !entry.waits());
+        let held = self.requests.iter().position(|entry| entry.id == *id && !entry.waits());
         let Some(index) = held else { return Err(Refusal::LockNotFound { lock_id }) };
         match session {
-            Some(session) if session != self.requests[index].wanted.session() => {
+            Some(session) if *session != self.requests[index].session => {
                 Err(Refusal::SessionMismatch { lock_id })
             }
             _ => Ok(index),
@@ -292,24 +300,23 @@ impl Locks {
     }
 
     fn info(&self, now: u64, index: usize) -> GrantInfo {
-        let LockRequest { wanted, state, .. } = &self.requests[index];
+        let Entry { id, wanted, state, .. } = &self.requests[index];
         let State::Holds { token, granted_at, expires_at, .. } = *state else {
             unreachable!("only what is held is shown")
         };
-        let waits_for_it = |other: &&LockRequest| {
+        let waits_for_it = |other: &&Entry| {
             other.waits() && wanted.locks().iter().any(|lock| other.asks_for(&lock.key_values))
         };
         GrantInfo {
-            id: wanted.id().clone(),
+            lock_id: id.clone(),
+            operation_id: None,
             owner: wanted.owner().cloned(),
             locks: wanted.locks().to_vec(),
-            ttl: wanted.ttl(),
-            granted_at: Time(granted_at),
-            expires_at: Time(expires_at),
+            held_ms: Millis(now - granted_at),
+            expires_in_ms: Millis(expires_at - now),
+            ttl_ms: wanted.ttl(),
             fencing_token: Position(token),
             waiting: self.requests.iter().filter(waits_for_it).count(),
-            operation_id: None,
-            now: Time(now),
         }
     }
 
@@ -349,12 +356,12 @@ impl Locks {
     }
 
     pub(super) fn held_ids(&self) -> impl Iterator<Item = &Name> {
-        self.requests.iter().filter(|entry| !entry.waits()).map(|entry| entry.wanted.id())
+        self.requests.iter().filter(|entry| !entry.waits()).map(|entry| &entry.id)
     }
 
     /// Ends all waits. Returns the requests, in order.
     pub(super) fn give_up(&mut self) -> Vec<Request> {
-        let (gone, left) = std::mem::take(&mut self.requests).into_iter().partition(LockRequest::waits);
+        let (gone, left) = std::mem::take(&mut self.requests).into_iter().partition(Entry::waits);
         self.requests = left;
         Vec::into_iter(gone).map(|entry| entry.request).collect()
     }

@@ -108,7 +108,7 @@ impl Namespace {
         let outcome = kept.outcome.clone()?;
         // From now on a hang-up of the request that created a grant does not end it.
         if let Outcome::Locks(Ok(LocksReply::Granted { grant, .. })) = &outcome {
-            self.locks.add_listener(&grant.id, locks::name_of(request));
+            self.locks.add_listener(&grant.lock_id, locks::name_of(request));
         }
         self.as_of(now, outcome)
     }
@@ -123,7 +123,7 @@ impl Namespace {
                 *lease = self.limiter.lease_info(now.0, &lease.id, lease.fencing_token)?;
             }
             Outcome::Locks(Ok(LocksReply::Extended(grant) | LocksReply::Granted { grant, .. })) => {
-                *grant = self.locks.grant_info(now.0, &grant.id)?;
+                *grant = self.locks.grant_info(now.0, &grant.lock_id)?;
             }
             Outcome::Decisions(Ok(DecisionsReply::Decided(kept))) if kept.fencing_token.is_some() => {
                 **kept = Decision { repeated: true, ..self.open_decision(now, kept.fencing_token)? };

@@ -150,7 +150,7 @@ fn held_at(at: Time, name: &Name, namespace: &Namespace, ask: &mut Ask<'_>) -> R
                 held.extend(listed.items.iter().map(|lease| format!("lease {}", lease.id)));
             }
             Outcome::Locks(Ok(locks::Reply::Grants(listed))) => {
-                held.extend(listed.items.iter().map(|grant| format!("lock {}", grant.id)));
+                held.extend(listed.items.iter().map(|grant| format!("lock {}", grant.lock_id)));
             }
             Outcome::Decisions(Ok(decisions::Reply::Decisions(listed))) => {
                 let tokens = listed.items.iter().filter_map(|decision| decision.fencing_token);

@@ -8,12 +8,12 @@ use super::{
 use crate::random::Random;
 use limina_engine::{
     KeyValues, Millis, Name, Position,
-    locks::{Acquire, Command, Lock, Mode},
+    locks::{Acquire, Command, Lock, LockRequest, Mode},
     selection::Query,
 };
 
-fn id_of(acquire: &Acquire) -> (Name, Name) {
-    (acquire.id().clone(), acquire.session().clone())
+fn id_of(request: &LockRequest) -> (Name, Name) {
+    (request.id.clone(), request.session.clone())
 }
 
 /// Later commands refer to one of this many last requests.
@@ -26,7 +26,7 @@ pub struct LockWorkload {
     locks: Vec<KeyValues>,
     spans: Vec<u64>,
     /// The last requests.
-    asked: Vec<Acquire>,
+    asked: Vec<LockRequest>,
     count: u64,
 }
 
@@ -74,8 +74,8 @@ impl LockWorkload {
                 let session = (!random.one_in(4)).then(|| self.or_wrong(random, session));
                 Command::Release { id, session }
             }
-            80..=87 => Command::Abandon(self.remembered(random).id().clone()),
-            88..=91 => Command::Get(self.remembered(random).id().clone()),
+            80..=87 => Command::Abandon(self.remembered(random).id),
+            88..=91 => Command::Get(self.remembered(random).id),
             92..=94 => self.look(),
             _ => Command::List {
                 query: self.words.query(random),
@@ -89,33 +89,32 @@ impl LockWorkload {
         Command::List { query: Query::default(), page: whole() }
     }
 
-    fn acquire(&mut self, random: &mut Random) -> Acquire {
-        let acquire = self.draw(random);
-        self.remember(acquire)
+    fn acquire(&mut self, random: &mut Random) -> LockRequest {
+        let request = self.draw(random);
+        self.remember(request)
     }
 
     /// Repeats the id of an earlier request, like a client that does not know its outcome.
-    fn acquire_again(&mut self, random: &mut Random) -> Acquire {
-        let id = self.remembered(random).id().clone();
+    fn acquire_again(&mut self, random: &mut Random) -> LockRequest {
+        let id = self.remembered(random).id;
         let other = self.draw(random);
-        let session = other.session().clone();
-        let again = other.with_id(id, session);
-        self.remember(again)
+        self.remember(LockRequest { id, ..other })
     }
 
     /// A client that got no answer in time repeats its request on another connection, under a new id. Or the server
     /// notices the hang-up of the first connection, possibly after the retry.
     pub fn hang_up_or_retry(&mut self, random: &mut Random, first: &Command) -> Command {
-        let Command::Acquire(wanted) = first else { return first.clone() };
+        let Command::Acquire(request) = first else { return first.clone() };
         if random.one_in(2) {
-            return Command::Abandon(wanted.id().clone());
+            return Command::Abandon(request.id.clone());
         }
         self.count += 1;
         let (id, session) = (name(&format!("lock{}", self.count)), name(&format!("session{}", self.count)));
-        Command::Acquire(self.remember(wanted.clone().with_id(id, session)))
+        let wanted = request.wanted.clone();
+        Command::Acquire(self.remember(LockRequest { id, session, wanted }))
     }
 
-    fn draw(&mut self, random: &mut Random) -> Acquire {
+    fn draw(&mut self, random: &mut Random) -> LockRequest {
         self.count += 1;
         let first = random.below(self.locks.len() as u64) as usize;
         // Mostly one lock. If there are several, they come in any order, each once.
@@ -127,22 +126,22 @@ impl LockWorkload {
         let locks = (0..many).map(lock).collect();
         let id = name(&format!("lock{}", self.count));
         let session = name(&format!("session{}", self.count));
-        let acquire = Acquire::new(id, session, locks, Millis(*random.pick(&self.spans))).expect(VALID);
+        let wanted = Acquire::new(locks, Millis(*random.pick(&self.spans))).expect(VALID);
         let wait = Millis(if random.one_in(4) { 0 } else { *random.pick(&self.spans) });
         let owner = random.one_in(3).then(|| name("owner"));
-        acquire.with_wait(wait).expect(VALID).with_owner(owner)
+        LockRequest { id, session, wanted: wanted.with_wait(wait).expect(VALID).with_owner(owner) }
     }
 
-    fn remember(&mut self, acquire: Acquire) -> Acquire {
-        self.asked.push(acquire.clone());
+    fn remember(&mut self, request: LockRequest) -> LockRequest {
+        self.asked.push(request.clone());
         if self.asked.len() > REMEMBERED {
             self.asked.remove(0);
         }
-        acquire
+        request
     }
 
     /// One of the last requests.
-    fn remembered(&mut self, random: &mut Random) -> Acquire {
+    fn remembered(&mut self, random: &mut Random) -> LockRequest {
         if self.asked.is_empty() {
             return self.acquire(random);
         }

@@ -31,10 +31,10 @@ impl GrantChecker {
         match (&request.command, outcome) {
             (Command::DeleteNamespace, Outcome::NamespaceDeleted) => self.answered.clear(),
             (Command::Locks(Locks::Acquire(wanted)), Outcome::Locks(Ok(Reply::Granted { grant, .. }))) => {
-                let answered = self.answered.entry(grant.id.clone());
-                let answered = answered
-                    .or_insert_with(|| AnsweredGrant { until: grant.expires_at, to: BTreeSet::new() });
-                answered.to.insert(wanted.id().clone());
+                let answered = self.answered.entry(grant.lock_id.clone());
+                let until = now.after(grant.expires_in_ms);
+                let answered = answered.or_insert_with(|| AnsweredGrant { until, to: BTreeSet::new() });
+                answered.to.insert(wanted.id.clone());
             }
             (Command::Locks(Locks::Abandon(id)), _) => {
                 self.answered.values_mut().for_each(|answered| answered.to.retain(|request| request != id));
@@ -56,12 +56,12 @@ impl GrantChecker {
     /// Checks the list of all grants.
     fn check_held(&mut self, now: Time, held: &[GrantInfo]) -> Result<(), String> {
         for grant in held {
-            if let Some(answered) = self.answered.get_mut(&grant.id) {
-                answered.until = grant.expires_at;
+            if let Some(answered) = self.answered.get_mut(&grant.lock_id) {
+                answered.until = now.after(grant.expires_in_ms);
             }
         }
         self.answered.retain(|_, answered| answered.until > now);
-        let is_held = |id: &Name| held.iter().any(|grant| grant.id == *id);
+        let is_held = |id: &Name| held.iter().any(|grant| grant.lock_id == *id);
         match self.answered.iter().find(|(id, _)| !is_held(id)) {
             Some((id, answered)) => {
                 Err(format!("{id} is gone, though {:?} were answered with it", answered.to))

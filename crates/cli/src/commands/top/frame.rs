@@ -133,8 +133,8 @@ fn queues(lists: &Lists, rows: usize, lines: &mut Vec<String>) {
         let holder = format!(
             "{} for {}, expires in {}",
             words::or_dash(lock.owner.as_ref()),
-            words::duration(lock.held_ms),
-            words::duration(lock.expires_in_ms)
+            words::duration(lock.held_ms.0),
+            words::duration(lock.expires_in_ms.0)
         );
         let line = format!(
             "{} {:>12}   {holder}",

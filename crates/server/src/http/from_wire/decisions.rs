@@ -1,11 +1,12 @@
 //! The requests about decisions.
 
-use super::{super::problem::Failure, Span, locks::several, name, optional_name};
+use super::{super::problem::Failure, Span, name, optional_name};
 use limina_api::decisions as wire;
 use limina_engine::{
     Invalid, Name,
     decisions::{Decide, PartCheck, Parts, Settle},
     events::Submit,
+    locks::Lock,
 };
 
 /// The id of the request, if it waits, is drawn by the caller.
@@ -24,7 +25,8 @@ pub(crate) fn decide(waiter: Name, new: wire::NewDecision<'_>) -> Result<Decide,
         })
         .collect::<Result<_, _>>()?;
     let event = new.event.map(|part| event(&part).map_err(|invalid| invalid.within("event"))).transpose()?;
-    let parts = Parts { checks, holds, create_missing: new.create_missing, locks: several(new.locks), event };
+    let locks = new.locks.into_iter().map(Lock::from).collect();
+    let parts = Parts { checks, holds, create_missing: new.create_missing, locks, event };
     let mut decide = Decide::new(operation_id, parts)?;
     let ttl = Span::new("ttl", new.ttl, new.ttl_ms)?;
     if let Some(millis) = ttl.millis {

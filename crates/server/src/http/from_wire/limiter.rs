@@ -51,8 +51,8 @@ pub(crate) fn new_lease(id: Name, session: Name, lease: wire::NewLease) -> Resul
     Ok(new.with_owner(owner).with_require_match(lease.require_match))
 }
 
-pub(crate) fn extend_lease(id: Name, request: &Heartbeat<'_>) -> Result<Command, Failure> {
-    Ok(Command::ExtendLease { id, session: name("session_id", &request.session_id)? })
+pub(crate) fn extend_lease(id: Name, request: Heartbeat) -> Result<Command, Failure> {
+    Ok(Command::ExtendLease { id, session: request.session_id })
 }
 
 /// A rule to be created; the body contains its name.

@@ -5,7 +5,6 @@
 pub(crate) mod decisions;
 pub(crate) mod events;
 pub(crate) mod limiter;
-pub(crate) mod locks;
 
 use super::{extract::shortened, problem::Failure};
 use limina_api::{Duration, MAX_BATCH, Problem};

@@ -134,7 +134,7 @@ pub(in crate::http) async fn release_lease(
 #[utoipa::path(
     post, path = "/v1/limiter/leases/{lease_id}/heartbeat", tag = "limiter",
     params(("lease_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
-    request_body = Heartbeat<'_>,
+    request_body = Heartbeat,
     responses(
         (status = 200, description = "The lease, extended.", body = wire::Lease<'_>),
         (status = 404, description = "`LeaseNotFound`", body = Problem, content_type = "application/problem+json"),
@@ -147,5 +147,5 @@ pub(in crate::http) async fn extend_lease(
     call: Call<Unparsed<Changing>>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    submit(app, namespace, idempotency, from_wire::extend_lease(id, &body.json()?)?).await
+    submit(app, namespace, idempotency, from_wire::extend_lease(id, body.json()?)?).await
 }

@@ -4,7 +4,6 @@ use super::{
     super::{
         json::json,
         problem::{Code, Failure},
-        to_wire::locks as to_wire,
     },
     common::{part_of_operation, quota_exceeded},
 };
@@ -12,15 +11,16 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
+use limina_api::{Page, locks::Granted};
 use limina_engine::locks::{Blocked, Refusal, Reply};
 use serde_json::Value;
 
 pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure> {
     let done = StatusCode::OK;
-    Ok(match &result.map_err(refusal)? {
-        Reply::Granted { grant, session } => json(done, &to_wire::granted(grant, session)),
-        Reply::Extended(grant) | Reply::Grant(grant) => json(done, &to_wire::lock(grant)),
-        Reply::Grants(listed) => json(done, &to_wire::page(listed)),
+    Ok(match result.map_err(refusal)? {
+        Reply::Granted { grant, session } => json(done, &Granted::new(grant, session)),
+        Reply::Extended(grant) | Reply::Grant(grant) => json(done, &grant),
+        Reply::Grants(listed) => json(done, &Page::from(listed)),
         Reply::Released | Reply::Abandoned => StatusCode::NO_CONTENT.into_response(),
     })
 }

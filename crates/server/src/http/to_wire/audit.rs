@@ -1,6 +1,6 @@
 //! The records of the audit.
 
-use super::{events::stream, limiter, locks::lock, text};
+use super::{events::stream, limiter, text};
 use limina_api::audit as wire;
 use limina_engine::{
     Name,
@@ -49,7 +49,7 @@ fn state(state: State) -> Value {
         State::Lease(info) => json_of(&limiter::lease(&info)),
         State::Limit(info) => json_of(&info),
         State::Stream(info) => json_of(&stream(&info)),
-        State::Lock(info) => json_of(&lock(&info)),
+        State::Lock(grant) => json_of(&grant.into_info()),
         State::RuleSet(info) => json_of(&limiter::rule_set_info(&info)),
         State::RuleSetChanges(changes) => {
             let changed = changes.changed.iter().map(|changed| &changed.rule);

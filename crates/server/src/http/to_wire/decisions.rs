@@ -4,7 +4,6 @@ use super::{
     super::{problem::Code, status},
     borrowed, in_request_order,
     limiter::limit_status,
-    locks::{held, mode},
     span,
 };
 use limina_api::{
@@ -46,7 +45,7 @@ pub(crate) fn decision(decision: &decisions::Decision) -> Decision<'_> {
         ttl_ms: decision.ttl.0,
         limits: decision.limits.iter().map(limit).collect(),
         values: decision.values.clone(),
-        locks: decision.locks.iter().map(held).collect(),
+        locks: decision.locks.clone(),
         event: decision.event.as_ref().map(event),
     }
 }
@@ -182,7 +181,7 @@ fn refused_lock(lock: &locks::RefusedLock) -> RefusedLock<'_> {
     RefusedLock {
         code: Cow::Borrowed(Code::LockHeld.word()),
         key_values: lock.key_values.clone(),
-        mode: mode(lock.mode),
+        mode: lock.mode,
         owner: lock.owner.as_ref().map(borrowed),
         held_ms: millis(lock.held),
         expires_in_ms: millis(lock.expires_in),

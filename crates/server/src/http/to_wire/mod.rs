@@ -5,7 +5,6 @@ pub(crate) mod decisions;
 pub(crate) mod events;
 pub(crate) mod ledger;
 pub(crate) mod limiter;
-pub(crate) mod locks;
 
 use limina_api::{Problem, namespace::Namespace, refusals as wire};
 use limina_engine::{Name, Time, outcome::NamespaceInfo};

@@ -3,7 +3,7 @@
 
 use super::{Decisions, LAST, Made, Turn, limits::InUse};
 use limina_engine::{
-    Listed, Name, Position, Time,
+    Listed, Millis, Name, Position, Time,
     limiter::{self, Change, Check, Checked, CounterInfo, GroupInfo, LeaseInfo, LimitStatus, RuleInfo},
     locks::{self, GrantInfo},
 };
@@ -200,7 +200,7 @@ impl Decisions {
                 Ok(Reply::Grants(Listed { items: self.grants(turn.now).collect(), next: None }))
             }
             Command::Release { id, session } => {
-                let found = self.grants(turn.now).find(|grant| grant.id == *id);
+                let found = self.grants(turn.now).find(|grant| grant.lock_id == *id);
                 let Some(grant) = found else { return Err(Refusal::LockNotFound { lock_id: id.clone() }) };
                 if session.is_some() {
                     let operation_id = grant.operation_id.expect("all grants are parts");
@@ -223,16 +223,15 @@ impl Decisions {
                 locks.iter().any(|lock| super::has_lock(&waiter.wanted, &lock.key_values))
             };
             GrantInfo {
-                id: Name::new(&format!("operation-{}", made.position)).expect("a short name"),
+                lock_id: Name::new(&format!("operation-{}", made.position)).expect("a short name"),
+                operation_id: Some(made.id().clone()),
                 owner: made.request.owner().cloned(),
                 locks: made.request.parts().locks.clone(),
-                ttl: made.request.ttl(),
-                granted_at: Time(made.made_at),
-                expires_at: Time(made.expires_at),
+                held_ms: Millis(now - made.made_at),
+                expires_in_ms: Millis(made.expires_at - now),
+                ttl_ms: made.request.ttl(),
                 fencing_token: Position(made.position),
                 waiting: self.waiting.iter().filter(is_wanted).count(),
-                operation_id: Some(made.id().clone()),
-                now: Time(now),
             }
         })
     }
