@@ -5,30 +5,36 @@ The message of a call says how it goes: `call=17 how=break answer=120 send=8`. E
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import select
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import litellm
 
 MODEL = "gpt-4o"
-INPUT, OUTPUT = 2500, 10000
-"""The price of a token in billionths of a dollar, as in LiteLLM's map."""
+LISTED = (2500, 10000)
+"""The prices of a token in billionths of a dollar, in LiteLLM's map."""
 WORD = " and"
 STALL = 20.0
+UNREAD = 0.3
 
 
 class Provider:
     """`bills` has what each call costs, by its number. It is 0 for a call that failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, price: tuple[int, int] = LISTED) -> None:
+        """`price` is that of a token of a prompt, and of an answer."""
+        self.price = price
         self.bills: dict[int, int] = {}
         self.calls = 0
+        self.open = 0
         self._lock = threading.Lock()
         provider = self
 
@@ -39,7 +45,8 @@ class Provider:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                _Call(self, provider, body).answer()
+                with provider.counted():
+                    _Call(self, provider, body).answer()
 
             def log_message(self, *arguments: object) -> None:
                 pass
@@ -55,9 +62,21 @@ class Provider:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
-    def bill(self, call: int, prompt: int, completion: int) -> None:
+    @contextlib.contextmanager
+    def counted(self) -> Iterator[None]:
         with self._lock:
-            self.bills[call] = self.bills.get(call, 0) + prompt * INPUT + completion * OUTPUT
+            self.calls += 1
+            self.open += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.open -= 1
+
+    def bill(self, call: int, prompt: int, completion: int) -> None:
+        asked, answered = self.price
+        with self._lock:
+            self.bills[call] = self.bills.get(call, 0) + prompt * asked + completion * answered
 
     def close(self) -> None:
         self._server.shutdown()
@@ -74,7 +93,6 @@ class _Call:
         self.send = min(int(said.get("send", self.completion)), self.completion)
         self.pause = int(said.get("pause", 0)) / 1000
         self.prompt = litellm.token_counter(model=MODEL, messages=body["messages"])
-        provider.calls += 1
 
     def answer(self) -> None:
         time.sleep(self.pause)
@@ -109,6 +127,8 @@ class _Call:
         finally:
             self._bill(sent)
             if self.how in ("break", "stall"):
+                # A connection that breaks takes with it what its reader has not read yet.
+                time.sleep(UNREAD)
                 self.handler.close_connection = True
                 self.handler.connection.shutdown(socket.SHUT_RDWR)
 

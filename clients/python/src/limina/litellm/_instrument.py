@@ -2,7 +2,8 @@
 
 LiteLLM's own hooks cannot do this. None can refuse a synchronous call, and none is called when a call is cancelled or when the
 reader of a stream leaves. So the functions of the module `litellm` are replaced by functions that ask the hook first. They do
-nothing unless there is a `LiminaHook` in `litellm.callbacks`. The router and the proxy call the same functions, once for each attempt.
+nothing unless there is a `LiminaHook` in `litellm.callbacks`. The router and the proxy call the same functions, once for each
+attempt.
 """
 
 from __future__ import annotations
