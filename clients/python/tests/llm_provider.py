@@ -23,7 +23,6 @@ LISTED = (2500, 10000)
 """The prices of a token in billionths of a dollar, in LiteLLM's map."""
 WORD = " and"
 STALL = 20.0
-UNREAD = 0.3
 
 
 class Provider:
@@ -36,6 +35,7 @@ class Provider:
         self.calls = 0
         self.open = 0
         self._lock = threading.Lock()
+        self._read: dict[int, threading.Event] = {}
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -72,6 +72,11 @@ class Provider:
         finally:
             with self._lock:
                 self.open -= 1
+
+    def has_read(self, call: int) -> threading.Event:
+        """Set by the client of a stream that breaks: a connection takes with it what LiteLLM has not read by then."""
+        with self._lock:
+            return self._read.setdefault(call, threading.Event())
 
     def bill(self, call: int, prompt: int, completion: int) -> None:
         asked, answered = self.price
@@ -122,13 +127,13 @@ class _Call:
                 time.sleep(self.pause / 20)
             if self.how == "stall":
                 self._wait_until_the_reader_leaves()
-            elif self.how != "break":
+            elif self.how == "break":
+                self.provider.has_read(self.call).wait(STALL)
+            else:
                 self._finish()
         finally:
             self._bill(sent)
             if self.how in ("break", "stall"):
-                # A connection that breaks takes with it what its reader has not read yet.
-                time.sleep(UNREAD)
                 self.handler.close_connection = True
                 self.handler.connection.shutdown(socket.SHUT_RDWR)
 

@@ -31,6 +31,9 @@ pytestmark = pytest.mark.long
 
 DOLLAR = 1_000_000_000
 TOTAL = "budget/all/total"
+# About 500 calls cost a dollar, and 200 calls at the same time may cost more than one.
+PRICE = (20_000, 300_000)
+LONGEST = 20
 KEY = {"authorization": "Bearer sk-ann-research"}
 
 
@@ -134,8 +137,13 @@ def test_a_call_is_booked_as_it_is_billed(
 ) -> None:
     proxy, booked = gateway
     asked = body(call, how, stream=stream, most=50, answer=30, send=7 if how == "break" else 30)
-    answer = httpx2.post(f"{proxy.url}/v1/chat/completions", json=asked, headers=KEY, timeout=60)
-    assert (answer.status_code == 500) == (how == "fail")
+    with httpx2.stream("POST", f"{proxy.url}/v1/chat/completions", json=asked, headers=KEY, timeout=60) as answer:
+        assert answer.status_code == (500 if how == "fail" else 200)
+        read = 0
+        for line in answer.iter_lines():
+            read += '"content"' in line
+            if read == 7:
+                provider.has_read(call).set()
     assert (provider.bills.get(call, 0) > 0) == (how != "fail")
     assert booked_at_once(booked, provider, call) == provider.bills.get(call, 0)
 
@@ -184,36 +192,42 @@ class Run:
     """What the clients have seen."""
 
     proxy: Process
+    provider: Provider
     made: int = 0
     sure: set[int] = field(default_factory=set)
     """Calls that the clients saw end: with an answer, an error, or because they left."""
     refused: set[int] = field(default_factory=set)
     unsure: set[int] = field(default_factory=set)
     """Calls that were under way when the gateway died."""
+    hows: dict[int, str] = field(default_factory=dict)
+    up: asyncio.Event = field(default_factory=asyncio.Event)
     left_at: dict[int, float] = field(default_factory=dict)
 
     async def client(self, http: httpx2.AsyncClient, most: int, chance: random.Random) -> None:
         while self.made < most:
+            await self.up.wait()
             self.made += 1
             call = self.made
             stream = call % 3 == 0
             how = chance.choice(["plain", "silent", "break", "stall"] if stream else ["plain", "plain", "silent", "fail"])
-            answer = chance.choice([2, 4, 4, 4, 6, 8, 20])
+            answer = chance.choices([2, 4, 6, 8, LONGEST], [20, 40, 20, 16, 4])[0]
             send = chance.randint(1, answer) if how in ("break", "stall") else answer
-            asked = body(call, how, stream=stream, most=20, answer=answer, send=send, pause=chance.randint(0, 300))
+            asked = body(call, how, stream=stream, most=LONGEST, answer=answer, send=send, pause=chance.randint(0, 300))
+            self.hows[call] = how
             try:
                 if stream:
-                    await self._stream(http, call, asked, send if how == "stall" else None)
+                    await self._stream(http, call, asked, how, send)
                 else:
                     self._note(call, (await http.post("/v1/chat/completions", json=asked)).status_code)
             except httpx2.TransportError:
                 self.unsure.add(call)
+            if call not in self.sure:
                 await asyncio.sleep(chance.random())
 
     def _note(self, call: int, status: int) -> None:
         (self.refused if status in (429, 503) else self.sure).add(call)
 
-    async def _stream(self, http: httpx2.AsyncClient, call: int, asked: dict[str, Any], leave_after: int | None) -> None:
+    async def _stream(self, http: httpx2.AsyncClient, call: int, asked: dict[str, Any], how: str, send: int) -> None:
         async with http.stream("POST", "/v1/chat/completions", json=asked) as answer:
             if answer.status_code != 200:
                 self._note(call, answer.status_code)
@@ -224,7 +238,9 @@ class Run:
                 if line.startswith(("data: [DONE]", 'data: {"error"')):
                     self.sure.add(call)
                     return
-                if read == leave_after:
+                if read == send and how == "break":
+                    self.provider.has_read(call).set()
+                if read == send and how == "stall":
                     self.left_at[call] = time.monotonic()
                     return
             self.unsure.add(call)
@@ -239,20 +255,23 @@ async def interrupt(run: Run, most: int, server: Process, killed: list[float]) -
             # What the gateway could not book while the server was away is booked by now.
             await asyncio.sleep(5)
             killed.append(time.monotonic())
+            run.up.clear()
         process.kill()
         await asyncio.to_thread(process.start)
+        run.up.set()
 
 
 @pytest.mark.parametrize("estimate", ["worst", "learned"])
 def test_no_budget_is_exceeded_whatever_dies(tmp_path: Path, estimate: str) -> None:
-    provider = Provider((20_000, 200_000))
+    provider = Provider(PRICE)
     settings = f'estimate = "{estimate}"\nttl = "3s"\n{COMMON}'
     server = llm_gateway.limina(tmp_path)
     server.start()
-    prices = "input_cost_per_token: 0.00002\n      output_cost_per_token: 0.0002"
+    asked, answered = (f"{price / DOLLAR:.5f}" for price in PRICE)
+    prices = f"input_cost_per_token: {asked}\n      output_cost_per_token: {answered}"
     proxy = llm_gateway.proxy(tmp_path, settings=settings, provider=provider.url, limina=server.url, prices=prices)
     proxy.start()
-    run, most, killed = Run(proxy), 1000, list[float]()
+    run, most, killed = Run(proxy, provider), 1000, list[float]()
 
     async def play() -> None:
         limits = httpx2.Limits(max_connections=None)
@@ -260,6 +279,10 @@ def test_no_budget_is_exceeded_whatever_dies(tmp_path: Path, estimate: str) -> N
             clients = [run.client(http, most, random.Random(number)) for number in range(200)]
             await asyncio.gather(interrupt(run, most, server, killed), *clients)
 
+        print(f"in {time.monotonic() - began:.0f} s, provider {provider.calls}")
+
+    began = time.monotonic()
+    run.up.set()
     asyncio.run(play())
     booked = Booked(server.url, "gateway")
     booked.wait_until_all_have_ended()
@@ -277,12 +300,16 @@ def judge(run: Run, provider: Provider, booked: Booked, killed: list[float], est
         # The gateway needs a moment to see that the reader has left.
         lost = any(at <= death < at + 3 for death in killed)
         (run.unsure if lost else run.sure).add(call)
-    wrong = {call: (by_call.get(call, 0), bills.get(call, 0)) for call in run.sure if by_call.get(call, 0) != bills.get(call, 0)}
+    wrong = {
+        call: (run.hows[call], by_call.get(call, 0), bills.get(call, 0))
+        for call in run.sure
+        if by_call.get(call, 0) != bills.get(call, 0)
+    }
     print(
         f"{estimate}: {run.made} calls: {len(run.sure)} ended, {len(run.left_at)} of them abandoned, {len(run.refused)} refused, "
         f"{len(run.unsure)} died with the gateway; booked {total}, billed {sum(bills.values())}"
     )
-    assert not wrong
+    assert not wrong, wrong
     assert all(by_call.get(call, 0) == bills.get(call, 0) == 0 for call in run.refused)
     # A call that died with the gateway was booked before, or its reservation has expired.
     assert all(by_call.get(call, 0) in (0, bills.get(call, 0)) for call in run.unsure)

@@ -8,7 +8,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import quote
@@ -134,7 +134,8 @@ class Settings:
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:
         """The settings that a TOML file says."""
-        given = dict(table)
+        names = {"budget", "limit", *(field.name for field in fields(cls))} - {"budgets", "limits"}
+        given = dict(_fields(table, names, "the file"))
         given["budgets"] = tuple(budget_of(entry) for entry in given.pop("budget", ()))
         given["limits"] = tuple(limit_of(entry) for entry in given.pop("limit", ()))
         for name in ("timeout", "ttl"):
@@ -145,10 +146,7 @@ class Settings:
         for name, variable in (("url", "LIMINA_URL"), ("token", "LIMINA_TOKEN")):
             if value := os.environ.get(variable):
                 given[name] = value
-        try:
-            settings = cls(**given)
-        except TypeError as error:
-            raise Invalid(f"a setting of limina.litellm is not known: {error}") from None
+        settings = cls(**given)
         settings._check()
         return settings
 
@@ -160,6 +158,10 @@ class Settings:
         ):
             if getattr(self, name) not in allowed:
                 raise Invalid(f"`{name}` must be one of {', '.join(allowed)}")
+        about: list[object] = [(budget.scope, budget.period) for budget in self.budgets]
+        about += [limit.rule_name for limit in self.limits]
+        if len(set(about)) < len(about):
+            raise Invalid("two budgets, or two limits, are for the same callers and the same time")
         if not isinstance(self.unknown_price, Price) and self.unknown_price != "refuse":
             raise Invalid('`unknown_price` must be "refuse", or { input = …, output = … } in dollars for a million tokens')
 
@@ -209,11 +211,11 @@ def _scope_of(given: object) -> tuple[str, ...]:
 
 
 def _price_of(given: Mapping[str, Any]) -> Price:
-    fields = _fields(given, {"input", "output"}, "`unknown_price`")
-    prices = [fields.get(name) for name in ("input", "output")]
-    if not all(isinstance(price, int | float) and not isinstance(price, bool) and price > 0 for price in prices):
+    price = _fields(given, {"input", "output"}, "`unknown_price`")
+    prices = [price.get(name) for name in ("input", "output")]
+    if not all(isinstance(part, int | float) and not isinstance(part, bool) and part > 0 for part in prices):
         raise Invalid("`unknown_price` needs `input` and `output`: dollars for a million tokens, more than 0")
-    return Price(fields["input"] / 1e6, fields["output"] / 1e6)
+    return Price(price["input"] / 1e6, price["output"] / 1e6)
 
 
 def _fields(entry: object, allowed: set[str], what: str) -> Mapping[str, Any]:
