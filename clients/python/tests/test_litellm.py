@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -32,7 +33,7 @@ from litellm import completion as imported_before_too
 
 import limina.litellm
 from limina.litellm import Budget, CallInvalid, CallRefused, DecisionUnavailable, LiminaHook, Limit, Price, Settings
-from limina.litellm._tokens import FEWEST_SAMPLES, Learned
+from limina.litellm._tokens import FEWEST_SAMPLES, Learned, Model, use_of_chunks
 
 # LiteLLM has tasks that belong to the first event loop of the process.
 LOOP = asyncio.new_event_loop()
@@ -214,6 +215,8 @@ def test_a_call_that_cannot_be_limited_is_refused(make: Callable[..., LiminaHook
     for image in (litellm.image_generation, lambda **given: run(litellm.aimage_generation(**given))):
         with pytest.raises(CallInvalid, match="cannot be limited"):
             image(model="dall-e-3", prompt="a fence", mock_response="x")
+    with pytest.raises(CallInvalid, match="cannot be limited"):
+        run(hook.async_pre_call_hook(SimpleNamespace(user_id=None), None, {}, "pass_through_endpoint"))
     allowing = make(other_calls="allow")
     litellm.image_generation(model="dall-e-3", prompt="a fence", mock_response="x")
     assert allowing.metrics.snapshot()["not_limited"] == 1
@@ -240,7 +243,7 @@ def test_a_refusal_says_what_and_until_when_and_is_not_retried(client: Limina, m
     assert hook.metrics.snapshot()["refused"] == 1
     assert {refusal.name for refusal in refused.value.refusals} == {ANN, "litellm/tokens/all/3600s"}
     assert all(refusal.until is not None for refusal in refused.value.refusals)
-    assert f"{ANN}: the call may cost $0.009833, and $0.009775 of $0.01 is left, until 20" in str(refused.value)
+    assert f"{ANN}: the call may cost $0.009832, and $0.009775 of $0.01 is left, until 20" in str(refused.value)
     assert isinstance(refused.value, litellm.RateLimitError)
     assert int(refused.value.headers["retry-after"]) == pytest.approx(refused.value.retry_after, abs=1)
     # The deployment is not in a cooldown.
@@ -305,6 +308,33 @@ def test_a_learned_estimate_lets_more_calls_in(client: Limina, make: Callable[..
     before = spent(client)
     long = run(completion(mock_response=ANSWER, mock_tool_calls=None, max_tokens=500)).usage
     assert spent(client) == before + long.prompt_tokens * INPUT + long.completion_tokens * OUTPUT
+
+
+def test_what_arrived_is_read_in_every_form() -> None:
+    model = Model("gpt-4o", None, Price(1e-6, 2e-6), True, None)
+    words = " and and and and and"
+
+    def sent(*events: dict[str, Any]) -> list[bytes]:
+        """LiteLLM passes Anthropic's streams on as bytes, in pieces of any size."""
+        whole = b"".join(b"event: x\ndata: " + json.dumps(event).encode() + b"\n\n" for event in events)
+        return [whole[:30], whole[30:]]
+
+    begins = {"type": "message_start", "message": {"usage": {"input_tokens": 7, "cache_read_input_tokens": 4, "output_tokens": 1}}}
+    delta = {"type": "content_block_delta", "delta": {"type": "text_delta", "text": words}}
+    ends = {"type": "message_delta", "usage": {"output_tokens": 9}}
+    completed = {"type": "response.completed", "response": {"usage": {"input_tokens": 11, "output_tokens": 9}}}
+    function = {"choices": [{"delta": {"tool_calls": [{"function": {"name": "and", "arguments": " and"}}]}}]}
+    for chunks, complete, prompt, completion in (
+        (sent(begins, delta, ends), True, 11, 9),
+        (sent(begins, delta), False, 11, 5),
+        ([{"type": "response.output_text.delta", "delta": words}, completed], True, 11, 9),
+        ([{"type": "response.output_text.delta", "delta": words}], False, 3, 5),
+        ([{"choices": [{"delta": {"reasoning_content": words}}]}, function], False, 3, 7),
+        ([], False, 3, 0),
+    ):
+        use = use_of_chunks(model, 3, chunks, complete=complete)
+        assert (use.prompt, use.completion) == (prompt, completion)
+        assert use.cost == prompt * 1000 + completion * 2000
 
 
 def test_what_is_learned_is_bounded_and_follows_the_calls() -> None:

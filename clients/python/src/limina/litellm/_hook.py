@@ -97,7 +97,12 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
     # What LiteLLM calls.
 
     async def async_pre_call_hook(self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any) -> None:
-        """In the proxy, before a call is routed: keeps the metadata of the key's user, which LiteLLM does not pass on."""
+        """In the proxy, before a call is routed. It keeps the metadata of the key's user, which LiteLLM does not pass on, and stops
+        requests that the proxy only passes through, because they have no other hook."""
+        from ._instrument import LIMITED
+
+        if call_type not in LIMITED:
+            self.refuse_what_is_not_limited(str(call_type), data.get("model"))
         found = await cache.async_get_cache(key=user_api_key_dict.user_id) if user_api_key_dict.user_id else None
         metadata = found.get("metadata") if isinstance(found, Mapping) else getattr(found, "metadata", None)
         for name in ("litellm_metadata", "metadata"):
@@ -106,7 +111,12 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
         """Before each attempt. It finds calls that are not limited, and stops them."""
-        self.refuse_what_is_not_limited(str(getattr(call_type, "value", call_type)), kwargs.get("model"))
+        from ._instrument import SYNCHRONOUS
+
+        function = str(getattr(call_type, "value", call_type))
+        # Some synchronous functions call this in a thread that does not know of them. `function_setup` judges those.
+        if function not in SYNCHRONOUS:
+            self.refuse_what_is_not_limited(function, kwargs.get("model"))
 
     def refuse_what_is_not_limited(self, function: str, model: object) -> None:
         from ._instrument import COSTS_MONEY, LIMITED, current_operation

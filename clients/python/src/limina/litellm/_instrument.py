@@ -31,23 +31,14 @@ ASYNCHRONOUS = {
 SYNCHRONOUS = {"completion": "chat", "text_completion": "text", "embedding": "embedding", "responses": "responses"}
 LIMITED = {**ASYNCHRONOUS, **SYNCHRONOUS}
 _OTHERS = (
-    "image_generation",
-    "image_edit",
-    "image_variation",
-    "speech",
-    "transcription",
-    "rerank",
-    "ocr",
-    "search",
-    "video_generation",
-    "generate_content",
-    "generate_content_stream",
-    "realtime",
-    "responses_websocket",
-    "create_batch",
-    "create_fine_tuning_job",
+    *("image_generation", "image_edit", "image_variation", "speech", "transcription", "rerank", "ocr", "search"),
+    *("create_video", "video_generation", "video_remix", "video_edit", "video_extension"),
+    *("generate_content", "generate_content_stream", "create_interaction", "run_thread", "run_thread_stream"),
+    *("create_batch", "create_fine_tuning_job", "llm_passthrough_route", "realtime_calls"),
 )
-COSTS_MONEY = {name for other in _OTHERS for name in (other, f"a{other}")}
+# As LiteLLM names them in its hooks.
+_CONNECTIONS = {"pass_through_endpoint", "_arealtime", "_aresponses_websocket"}
+COSTS_MONEY = {name for other in _OTHERS for name in (other, f"a{other}")} | _CONNECTIONS
 # The functions are found in these modules too. `litellm.responses` itself is a function, which hides its package.
 MODULES = [importlib.import_module(name) for name in ("litellm", "litellm.main", "litellm.responses.main")]
 UTILITIES: Any = importlib.import_module("litellm.utils")
