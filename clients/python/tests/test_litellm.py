@@ -250,6 +250,22 @@ def test_a_refusal_says_what_and_until_when_and_is_not_retried(client: Limina, m
     ask(max_tokens=100)
 
 
+@pytest.mark.parametrize("synchronous", [False, True])
+def test_each_fallback_is_a_decision(client: Limina, make: Callable[..., LiminaHook], synchronous: bool) -> None:
+    hook = make(budgets=(Budget(1, ("user", "model")),))
+    given = options(mock_response=None, mock_testing_fallbacks=None, api_key="x", api_base=f"http://{closed_port()}")
+    given |= {"fallbacks": [{"model": "gpt-4o-mini", "mock_response": ANSWER}], "num_retries": 0}
+    answer = litellm.completion(**given) if synchronous else run(litellm.acompletion(**given))
+    assert answer.choices[0].message.content == ANSWER
+    assert hook.metrics.snapshot()["decided"] == 2
+    settled(hook, 2)
+    booked = {limit.name.split(",")[1].split("/")[0]: limit.commit_value for limit in client.ledger.limits().items}
+    assert booked == {
+        "model=gpt-4o": 0,
+        "model=gpt-4o-mini": answer.usage.prompt_tokens * 150 + answer.usage.completion_tokens * 600,
+    }
+
+
 def test_a_price_that_is_not_known_is_refused_or_estimated(client: Limina, make: Callable[..., LiminaHook]) -> None:
     make()
     with pytest.raises(CallInvalid, match="price of openai/our-own is not known"):

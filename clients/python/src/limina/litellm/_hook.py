@@ -119,9 +119,9 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
             self.refuse_what_is_not_limited(function, kwargs.get("model"))
 
     def refuse_what_is_not_limited(self, function: str, model: object) -> None:
-        from ._instrument import COSTS_MONEY, LIMITED, current_operation
+        from ._instrument import COSTS_MONEY, LIMITED, is_limited
 
-        if current_operation() is not None:
+        if is_limited():
             return
         if function in LIMITED:
             raise CallInvalid(

@@ -8,10 +8,11 @@ attempt.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextvars import ContextVar
 from typing import Any
@@ -46,6 +47,13 @@ UTILITIES: Any = importlib.import_module("litellm.utils")
 # The call that runs now. LiteLLM implements some functions by others: what is called inside belongs to the call outside.
 _current: ContextVar[Operation | None] = ContextVar("limina_litellm_current", default=None)
 
+_only_hands_over: ContextVar[bool] = ContextVar("limina_litellm_only_hands_over", default=False)
+
+
+def is_limited() -> bool:
+    """Whether a call is under way, or one that makes others."""
+    return current_operation() is not None or _only_hands_over.get()
+
 
 def current_operation() -> Operation | None:
     operation = _current.get()
@@ -76,8 +84,11 @@ def _around_async(original: Callable[..., Awaitable[Any]], kind: str) -> Callabl
     async def limited(*args: Any, **kwargs: Any) -> Any:
         hook = installed()
         call = _call_of(original, args, kwargs)
-        if hook is None or current_operation() is not None or _hands_over(call):
+        if hook is None or current_operation() is not None or _is_inner(call):
             return await original(*args, **kwargs)
+        if call.get("fallbacks"):
+            with _handing_over():
+                return await original(*args, **kwargs)
         operation = await hook.begin(call, kind)
         outer = _current.set(operation)
         try:
@@ -100,8 +111,11 @@ def _around_sync(original: Callable[..., Any], kind: str) -> Callable[..., Any]:
     def limited(*args: Any, **kwargs: Any) -> Any:
         hook = installed()
         call = _call_of(original, args, kwargs)
-        if hook is None or current_operation() is not None or _hands_over(call):
+        if hook is None or current_operation() is not None or _is_inner(call):
             return original(*args, **kwargs)
+        if call.get("fallbacks"):
+            with _handing_over():
+                return original(*args, **kwargs)
         operation = hook.begin_now(call, kind)
         outer = _current.set(operation)
         try:
@@ -139,10 +153,19 @@ def _call_of(original: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappin
     return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
-def _hands_over(call: Mapping[str, Any]) -> bool:
-    """The function only calls others, which are limited themselves."""
-    asynchronous = any(call.get(name) is True for name in ASYNCHRONOUS)
-    return asynchronous or bool(call.get("fallbacks") or litellm.model_fallbacks)
+def _is_inner(call: Mapping[str, Any]) -> bool:
+    """LiteLLM implements an asynchronous function by the synchronous one, with its own name as an argument."""
+    return any(call.get(name) is True for name in ASYNCHRONOUS)
+
+
+@contextlib.contextmanager
+def _handing_over() -> Iterator[None]:
+    """With `fallbacks`, the function calls itself for one model after the other. Each of these calls is limited."""
+    outer = _only_hands_over.set(True)
+    try:
+        yield
+    finally:
+        _only_hands_over.reset(outer)
 
 
 def _is_stream(response: Any) -> bool:
