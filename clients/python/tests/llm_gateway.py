@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import signal
@@ -89,3 +90,8 @@ def proxy(folder: Path, *, settings: str, provider: str, limina: str, config: st
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     return Process("proxy", folder, command, environment, address, "/health/liveliness")
+
+
+def today() -> datetime.date:
+    """The day of budgets: in UTC."""
+    return datetime.datetime.now(datetime.UTC).date()

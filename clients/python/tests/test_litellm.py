@@ -432,6 +432,20 @@ def test_a_forked_child_does_not_book_the_calls_of_its_parent(client: Limina, ma
     assert spent(client, f"budget/user=bob/{MONTH}") > 0
 
 
+def test_the_counters_are_shown_among_those_of_litellm(make: Callable[..., LiminaHook]) -> None:
+    prometheus_client = pytest.importorskip("prometheus_client")
+    hook = make()
+    run(completion())
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(hook.metrics)
+    assert "limina_litellm_decided_total 1.0" in prometheus_client.generate_latest(registry).decode()
+
+
+def test_a_long_name_of_an_end_user_is_allowed(make: Callable[..., LiminaHook]) -> None:
+    make(budgets=(Budget(1, ("end_user",)),))
+    run(completion(metadata={"limina": {"end_user": "é" * 5000}}))
+
+
 def test_settings_are_read_strictly() -> None:
     settings = Settings.of(
         {

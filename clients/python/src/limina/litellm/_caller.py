@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import sys
 from collections.abc import Mapping
@@ -71,7 +72,7 @@ def _proxy_caller(auth: Any, user_metadata: object, call: Call, model: object, s
 
 
 def _caller(values: Mapping[str, object], metadata: Mapping[str, object], settings: Settings) -> Caller:
-    who = {name: str(value)[:LONGEST_VALUE] for name in SCOPES if (value := values.get(name)) not in (None, "")}
+    who = {name: _bounded(str(value)) for name in SCOPES if (value := values.get(name)) not in (None, "")}
     budgets = {(budget.scope, budget.period): budget for budget in settings.budgets}
     limits = {}
     for scope, said in metadata.items():
@@ -84,6 +85,11 @@ def _caller(values: Mapping[str, object], metadata: Mapping[str, object], settin
             limits[limit.rule_name] = limit
     applying = tuple(budget for budget in budgets.values() if all(name in who for name in budget.scope))
     return Caller(who, applying, tuple(limits.values()))
+
+
+def _bounded(value: str) -> str:
+    """The end user can be any text that a client sends."""
+    return value if len(value.encode()) <= LONGEST_VALUE else hashlib.sha256(value.encode()).hexdigest()
 
 
 def _wishes(wish: object, name: str, read: Any, scope: str) -> list[Any]:

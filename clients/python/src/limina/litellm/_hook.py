@@ -48,9 +48,13 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
         self.metrics = Metrics()
         self._caller = caller
         given = {"token": settings.token, "namespace": settings.namespace, "timeout": settings.timeout}
-        self._client = AsyncLimina(settings.url, **given)  # type: ignore[arg-type]
-        self._threads_client = Limina(settings.url, **given)  # type: ignore[arg-type]
-        self._settler = Settler(self._threads_client, self.metrics)
+        client = AsyncLimina(settings.url, **given)  # type: ignore[arg-type]
+        threads_client = Limina(settings.url, **given)  # type: ignore[arg-type]
+        self._settler = Settler(threads_client, self.metrics)
+        # If calls may pass without a decision, waiting for retries costs their users more than that.
+        retries = 2 if settings.on_unavailable == "refuse" else 0
+        self._client = client.with_retries(retries)
+        self._threads_client = threads_client.with_retries(retries)
         self._book = Book(self._threads_client, settings)
         self._learned = Learned()
         self._told_at = threading.local()

@@ -122,7 +122,7 @@ class Operation:
         return self._end(lambda: None)
 
     def _end(self, used: Callable[[], Use | None]) -> Future[None] | None:
-        """Runs in finalizers too, so it must neither wait nor raise."""
+        """Returns what to wait for. Runs in finalizers too, so it must neither wait nor raise."""
         try:
             self._open.pop()
         except IndexError:
@@ -136,7 +136,7 @@ class Operation:
             late = Late(self.plan.holds(), self.plan.tokens_about())
         settlement = Settlement(self._operation_id, self._surely(used), tuple(self.plan.budgets), late)
         self._settler.submit(settlement)
-        return settlement.done
+        return settlement.done if late is None else None
 
     def _surely(self, used: Callable[[], Use | None]) -> Callable[[], Use | None]:
         """A response of an unexpected form must not make a call free."""
