@@ -31,8 +31,8 @@ pytestmark = pytest.mark.long
 
 DOLLAR = 1_000_000_000
 TOTAL = "budget/all/total"
-# About 500 calls cost a dollar, and 200 calls at the same time may cost more than one.
-PRICE = (20_000, 300_000)
+# About 400 calls cost a dollar, and 200 calls at the same time may cost $1.7.
+PRICE = (25_000, 400_000)
 LONGEST = 20
 KEY = {"authorization": "Bearer sk-ann-research"}
 

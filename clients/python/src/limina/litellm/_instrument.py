@@ -68,6 +68,8 @@ def instrument() -> None:
     """Replaces LiteLLM's functions. Does nothing the second time."""
     if getattr(litellm.acompletion, "limited_by_limina", False):
         return
+    if "is_async_call" not in inspect.signature(UTILITIES.function_setup).parameters:
+        raise ImportError("limina.litellm cannot limit the synchronous calls of this version of LiteLLM: install 1.106.2")
     for names, around in ((ASYNCHRONOUS, _around_async), (SYNCHRONOUS, _around_sync)):
         for name, kind in names.items():
             original = getattr(litellm, name)
