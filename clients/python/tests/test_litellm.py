@@ -270,6 +270,8 @@ def test_a_price_that_is_not_known_is_refused_or_estimated(client: Limina, make:
     make()
     with pytest.raises(CallInvalid, match="price of openai/our-own is not known"):
         run(completion(model="openai/our-own"))
+    make(budgets=(), limits=(Limit("tokens", 1000, (), 60),))
+    run(completion(model="openai/our-own"))
     hook = make(unknown_price=Price(1e-6, 2e-6))
     answer = run(completion(model="openai/our-own"))
     assert spent(client) == answer.usage.prompt_tokens * 1000 + answer.usage.completion_tokens * 2000

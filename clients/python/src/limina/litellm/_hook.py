@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from .._sync.client import Limina
 from ..errors import Invalid, LiminaError, Refused, Unavailable
 from ._book import Book
 from ._caller import USER_METADATA, Call, Caller, UserMetadata, caller_of
+from ._functions import COSTS_MONEY, LIMITED, SYNCHRONOUS, is_limited
 from ._metrics import Metrics
 from ._operation import Operation, Plan
 from ._refusals import CallInvalid, CallRefused, DecisionUnavailable, refusals_of
@@ -47,9 +47,9 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
         self.settings = settings
         self.metrics = Metrics()
         self._caller = caller
-        given = {"token": settings.token, "namespace": settings.namespace, "timeout": settings.timeout}
-        client = AsyncLimina(settings.url, **given)  # type: ignore[arg-type]
-        threads_client = Limina(settings.url, **given)  # type: ignore[arg-type]
+        url, token, namespace, timeout = settings.url, settings.token, settings.namespace, settings.timeout
+        client = AsyncLimina(url, token=token, namespace=namespace, timeout=timeout)
+        threads_client = Limina(url, token=token, namespace=namespace, timeout=timeout)
         self._settler = Settler(threads_client, self.metrics)
         # If calls may pass without a decision, waiting for retries costs their users more than that.
         retries = 2 if settings.on_unavailable == "refuse" else 0
@@ -57,7 +57,7 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
         self._threads_client = threads_client.with_retries(retries)
         self._book = Book(self._threads_client, settings)
         self._learned = Learned()
-        self._told_at = threading.local()
+        self._logged_at = -QUIET
         for part in (self.metrics, self._learned):
             _fork.watch(part)
 
@@ -103,11 +103,10 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
     async def async_pre_call_hook(self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: Any) -> None:
         """In the proxy, before a call is routed. It keeps the metadata of the key's user, which LiteLLM does not pass on, and stops
         requests that the proxy only passes through, because they have no other hook."""
-        from ._instrument import LIMITED
-
         if call_type not in LIMITED:
             self.refuse_what_is_not_limited(str(call_type), data.get("model"))
-        found = await cache.async_get_cache(key=user_api_key_dict.user_id) if user_api_key_dict.user_id else None
+        user = getattr(user_api_key_dict, "user_id", None)
+        found = await cache.async_get_cache(key=user) if user else None
         metadata = found.get("metadata") if isinstance(found, Mapping) else getattr(found, "metadata", None)
         for name in ("litellm_metadata", "metadata"):
             if isinstance(data.get(name), dict):
@@ -115,16 +114,12 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> None:
         """Before each attempt. It finds calls that are not limited, and stops them."""
-        from ._instrument import SYNCHRONOUS
-
         function = str(getattr(call_type, "value", call_type))
         # Some synchronous functions call this in a thread that does not know of them. `function_setup` judges those.
         if function not in SYNCHRONOUS:
             self.refuse_what_is_not_limited(function, kwargs.get("model"))
 
     def refuse_what_is_not_limited(self, function: str, model: object) -> None:
-        from ._instrument import COSTS_MONEY, LIMITED, is_limited
-
         if is_limited():
             return
         if function in LIMITED:
@@ -151,7 +146,7 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
         except Invalid as error:
             log.error("a call is refused: %s", error)
             raise CallInvalid(str(error), str(call.get("model"))) from error
-        model = model_of(call) or self._unknown_model(call)
+        model = model_of(call) or self._unknown_model(call, caller)
         extra = self._maximum(call, kind)
         expected = estimate({**call, **extra}, kind, model, caller.who.get("key"), self.settings, self._learned)
         self.metrics.count("estimates_learned" if expected.learned else "estimates_worst")
@@ -159,7 +154,9 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
         budgets = {budget.limit_name(caller.who, today): budget for budget in caller.budgets}
         return Plan(kind, caller, model, expected, budgets, extra)
 
-    def _unknown_model(self, call: Call) -> Model:
+    def _unknown_model(self, call: Call, caller: Caller) -> Model:
+        if not caller.budgets:
+            return model_at(call, Price(0, 0))  # Nothing is booked in dollars.
         price = self.settings.unknown_price
         if isinstance(price, Price):
             self.metrics.count("price_unknown_estimated")
@@ -197,17 +194,17 @@ class LiminaHook(CustomLogger):  # type: ignore[misc,unused-ignore]
         if self.settings.on_unavailable == "refuse":
             self._unavailable(plan, error)
         self.metrics.count("unavailable_allowed")
-        self._tell(error)
+        self._log(error)
         return self._begun(uuid.uuid4().hex, plan, None)
 
     def _unavailable(self, plan: Plan, error: LiminaError) -> NoReturn:
         self.metrics.count("unavailable_refused")
         raise DecisionUnavailable(str(error), plan.model.name, getattr(error, "retry_after", None)) from error
 
-    def _tell(self, error: LiminaError) -> None:
+    def _log(self, error: LiminaError) -> None:
         now = time.monotonic()
-        if now - getattr(self._told_at, "time", -QUIET) >= QUIET:
-            self._told_at.time = now
+        if now - self._logged_at >= QUIET:
+            self._logged_at = now
             passed = self.metrics.snapshot()["unavailable_allowed"]
             log.warning("calls pass without a decision (%s until now), and will be booked later: %s", passed, error)
 

@@ -14,50 +14,17 @@ import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextvars import ContextVar
 from typing import Any
 
 import litellm
 
+from ._functions import ASYNCHRONOUS, SYNCHRONOUS, current, current_operation, only_hands_over
 from ._hook import LiminaHook
 from ._operation import Operation, settled, settled_now
 
-ASYNCHRONOUS = {
-    "acompletion": "chat",
-    "atext_completion": "text",
-    "aembedding": "embedding",
-    "aresponses": "responses",
-    "anthropic_messages": "messages",
-}
-SYNCHRONOUS = {"completion": "chat", "text_completion": "text", "embedding": "embedding", "responses": "responses"}
-LIMITED = {**ASYNCHRONOUS, **SYNCHRONOUS}
-_OTHERS = (
-    *("image_generation", "image_edit", "image_variation", "speech", "transcription", "rerank", "ocr", "search"),
-    *("create_video", "video_generation", "video_remix", "video_edit", "video_extension"),
-    *("generate_content", "generate_content_stream", "create_interaction", "run_thread", "run_thread_stream"),
-    *("create_batch", "create_fine_tuning_job", "llm_passthrough_route", "realtime_calls"),
-)
-# As LiteLLM names them in its hooks.
-_CONNECTIONS = {"pass_through_endpoint", "_arealtime", "_aresponses_websocket"}
-COSTS_MONEY = {name for other in _OTHERS for name in (other, f"a{other}")} | _CONNECTIONS
 # The functions are found in these modules too. `litellm.responses` itself is a function, which hides its package.
 MODULES = [importlib.import_module(name) for name in ("litellm", "litellm.main", "litellm.responses.main")]
 UTILITIES: Any = importlib.import_module("litellm.utils")
-
-# The call that runs now. LiteLLM implements some functions by others: what is called inside belongs to the call outside.
-_current: ContextVar[Operation | None] = ContextVar("limina_litellm_current", default=None)
-
-_only_hands_over: ContextVar[bool] = ContextVar("limina_litellm_only_hands_over", default=False)
-
-
-def is_limited() -> bool:
-    """Whether a call is under way, or one that makes others."""
-    return current_operation() is not None or _only_hands_over.get()
-
-
-def current_operation() -> Operation | None:
-    operation = _current.get()
-    return None if operation is None or operation.ended else operation
 
 
 def installed() -> LiminaHook | None:
@@ -92,14 +59,14 @@ def _around_async(original: Callable[..., Awaitable[Any]], kind: str) -> Callabl
             with _handing_over():
                 return await original(*args, **kwargs)
         operation = await hook.begin(call, kind)
-        outer = _current.set(operation)
+        outer = current.set(operation)
         try:
             response = await original(*args, **{**kwargs, **operation.plan.extra})
         except BaseException as error:
             operation.failed(error)
             raise
         finally:
-            _current.reset(outer)
+            current.reset(outer)
         if _is_stream(response):
             return _watched(response, operation, hook.settings.timeout)
         await settled(operation.answered(response), hook.settings.timeout)
@@ -119,14 +86,14 @@ def _around_sync(original: Callable[..., Any], kind: str) -> Callable[..., Any]:
             with _handing_over():
                 return original(*args, **kwargs)
         operation = hook.begin_now(call, kind)
-        outer = _current.set(operation)
+        outer = current.set(operation)
         try:
             response = original(*args, **{**kwargs, **operation.plan.extra})
         except BaseException as error:
             operation.failed(error)
             raise
         finally:
-            _current.reset(outer)
+            current.reset(outer)
         if _is_stream(response):
             return _watched(response, operation, hook.settings.timeout)
         settled_now(operation.answered(response), hook.settings.timeout)
@@ -163,11 +130,11 @@ def _is_inner(call: Mapping[str, Any]) -> bool:
 @contextlib.contextmanager
 def _handing_over() -> Iterator[None]:
     """With `fallbacks`, the function calls itself for one model after the other. Each of these calls is limited."""
-    outer = _only_hands_over.set(True)
+    outer = only_hands_over.set(True)
     try:
         yield
     finally:
-        _only_hands_over.reset(outer)
+        only_hands_over.reset(outer)
 
 
 def _is_stream(response: Any) -> bool:
