@@ -171,11 +171,12 @@ def test_a_cancelled_call_is_booked_as_estimated_at_once(client: Limina, make: C
 
 
 def test_a_failed_call_costs_nothing(client: Limina, make: Callable[..., LiminaHook]) -> None:
-    make()
+    hook = make()
     with pytest.raises(litellm.InternalServerError):
         run(completion(mock_response="litellm.InternalServerError"))
     with pytest.raises(litellm.InternalServerError):
         litellm.completion(**options(mock_response="litellm.InternalServerError"))
+    settled(hook, 2)
     value = client.ledger.limit(ANN)
     assert (value.commit_value, value.hold_value) == (0, 0)
 

@@ -267,7 +267,7 @@ def test_no_budget_is_exceeded_whatever_dies(tmp_path: Path, estimate: str) -> N
     settings = f'estimate = "{estimate}"\nttl = "3s"\n{COMMON}'
     server = llm_gateway.limina(tmp_path)
     server.start()
-    asked, answered = (f"{price / DOLLAR:.5f}" for price in PRICE)
+    asked, answered = (f"{price / DOLLAR:.9f}" for price in PRICE)
     prices = f"input_cost_per_token: {asked}\n      output_cost_per_token: {answered}"
     proxy = llm_gateway.proxy(tmp_path, settings=settings, provider=provider.url, limina=server.url, prices=prices)
     proxy.start()
