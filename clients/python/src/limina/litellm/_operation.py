@@ -64,14 +64,14 @@ class Plan:
         return [
             Check({**who, "meter": "requests"}, name="requests"),
             Check({**who, "meter": "parallel"}, name="parallel"),
-            Check(self.tokens_about(), self.estimate.tokens, name="tokens", estimate=True),
+            Check(self.tokens_about(), hits=self.estimate.tokens, name="tokens", estimate=True),
         ]
 
     def tokens_about(self) -> dict[str, Any]:
         return {**self.caller.who, "meter": "tokens"}
 
     def holds(self) -> list[Hold]:
-        return [Hold(name, self.estimate.cost, budget.ceiling) for name, budget in self.budgets.items()]
+        return [Hold(name, self.estimate.cost, ceiling=budget.ceiling) for name, budget in self.budgets.items()]
 
 
 class Operation:

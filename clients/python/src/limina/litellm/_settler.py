@@ -166,7 +166,7 @@ class Settler:
     def _book_late(self, settlement: Settlement, late: Late, use: Use) -> None:
         """Each step can be repeated: after a lost answer, the same request returns the first one."""
         # A hold of 0 always fits, and the actual amount is recorded past the ceiling.
-        holds = [Hold(hold.limit_name, 0, hold.ceiling) for hold in late.holds]
+        holds = [Hold(hold.limit_name, 0, ceiling=hold.ceiling) for hold in late.holds]
         costs = dict.fromkeys(settlement.hold_names, use.cost)
         client, name = self._client, settlement.operation_id
         steps: list[Callable[[], object]] = [
