@@ -14,7 +14,7 @@
 //! // A refusal is a value, not an error.
 //! let decision = client.check(key_values! {"tenant": "acme", "route": "/search"}).hits(2).await?;
 //! if !decision.allowed {
-//!     println!("try again in {:?} ms", decision.retry_after_ms);
+//!     println!("try again in {:?} ms", decision.retry_after_ms.map(|after| after.0));
 //! }
 //!
 //! // The guard sends heartbeats. Dropping it releases the lock.

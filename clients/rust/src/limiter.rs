@@ -147,7 +147,10 @@ impl Wait {
         loop {
             let decision = self.check.clone().await?;
             let left = deadline.duration_since(Instant::now());
-            let wait = decision.retry_after_ms.map(Duration::from_millis).filter(|wait| *wait <= left);
+            let wait = decision
+                .retry_after_ms
+                .map(|span| Duration::from_millis(span.0))
+                .filter(|wait| *wait <= left);
             let Some(wait) = wait.filter(|_| !decision.allowed) else { return Ok(decision) };
             // Callers that were refused together should not come back together.
             let jitter = (wait / 10).max(Duration::from_millis(10)).mul_f64(random_share());

@@ -15,7 +15,7 @@
 
 use crate::{
     Error, Limina,
-    types::{CheckReply, Keys, LimitStatus},
+    types::{CheckReply, Keys, LimitOfRule, LimitStatus},
 };
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
@@ -145,7 +145,7 @@ fn limit_reached<R: From<String>>(decision: &CheckReply) -> Response<R> {
         "violated-policies": refusing.map(policy_name).collect::<Vec<_>>(),
         "retry_after_ms": decision.retry_after_ms,
     });
-    let retry_after = decision.retry_after_ms.map(Duration::from_millis);
+    let retry_after = decision.retry_after_ms.map(|span| Duration::from_millis(span.0));
     let mut response = answer(StatusCode::TOO_MANY_REQUESTS, retry_after, problem);
     response.headers_mut().extend(rate_limit_headers(decision));
     response
@@ -193,22 +193,26 @@ fn rate_limit_headers(decision: &CheckReply) -> HeaderMap {
     let mut enforced: Vec<_> = decision
         .limits
         .iter()
-        .filter(|limit| !limit.shadow && limit.limit >= 0 && limit.rule.is_some())
+        .filter_map(|limit| match limit.limit {
+            LimitOfRule::AtMost(most) if !limit.shadow && limit.rule.is_some() => Some((limit, most)),
+            _ => None,
+        })
         .collect();
     // Fractions are compared as products: `a / b < c / d` if `a × d < c × b`.
-    enforced.sort_by(|a, b| {
-        let share = |one: &LimitStatus, other: &LimitStatus| {
-            u128::from(one.remaining.unwrap_or_default()) * u128::from(other.limit.max(1).unsigned_abs())
+    enforced.sort_by(|(a, limit_of_a), (b, limit_of_b)| {
+        let share = |one: &LimitStatus, others: u64| {
+            u128::from(one.remaining.unwrap_or_default()) * u128::from(others.max(1))
         };
-        b.exceeded.cmp(&a.exceeded).then(share(a, b).cmp(&share(b, a))).then(a.remaining.cmp(&b.remaining))
+        let shares = share(a, *limit_of_b).cmp(&share(b, *limit_of_a));
+        b.exceeded.cmp(&a.exceeded).then(shares).then(a.remaining.cmp(&b.remaining))
     });
     let (mut policies, mut states) = (Vec::new(), Vec::new());
-    for limit in enforced.into_iter().take(MAX_LIMITS) {
+    for (limit, most) in enforced.into_iter().take(MAX_LIMITS) {
         let name = policy_name(limit);
         let retry = decision.retry_after_ms.filter(|_| limit.exceeded);
         let reset = limit.reset_ms.into_iter().chain(retry).min();
-        let reset = reset.map_or(String::new(), |ms| format!(";t={}", seconds(Duration::from_millis(ms))));
-        policies.push(format!("\"{name}\";q={}", limit.limit));
+        let reset = reset.map_or(String::new(), |ms| format!(";t={}", seconds(Duration::from_millis(ms.0))));
+        policies.push(format!("\"{name}\";q={most}"));
         states.push(format!("\"{name}\";r={}{reset}", limit.remaining.unwrap_or_default()));
     }
     let mut headers = HeaderMap::new();

@@ -3,7 +3,7 @@
 use crate::servers::{Server, closed_port};
 use limina_client::{
     Done, Error, Limina, key_values,
-    types::{DecisionPart, DecisionState, LimitReached, Message, RefusedDecision, SetOverrides},
+    types::{DecisionPart, DecisionState, LimitOfRule, LimitReached, Message, RefusedDecision, SetOverrides},
 };
 use serde_json::{Value, json};
 use std::{future::IntoFuture, time::Duration};
@@ -105,7 +105,7 @@ async fn what_operators_ask_for_is_typed() {
     assert_eq!(client.rule_sets().diff("s", &set).await.unwrap().created, ["gpus"]);
     client.rule_sets().put("s", &set).await.unwrap();
     let stored = client.rule_sets().get("s").await.unwrap().into_inner();
-    assert_eq!((stored.rules[0].limit, stored.overrides), (1, SetOverrides::Open));
+    assert_eq!((stored.rules[0].limit, stored.overrides), (LimitOfRule::AtMost(1), SetOverrides::Open));
     assert!(client.rule_sets().put("s", &stored).await.unwrap().changed.is_empty());
     assert_eq!(client.rule_sets().list().all().await.unwrap()[0].rules, 1);
 

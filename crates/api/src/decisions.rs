@@ -262,7 +262,7 @@ pub struct LimitOfDecision<'a> {
     pub check: CheckOfDecision<'a>,
     /// The limit.
     #[serde(flatten)]
-    pub status: LimitStatus<'a>,
+    pub status: LimitStatus,
 }
 
 /// A check of a decision: its name or, if it has none, its place among the checks, from 0.
@@ -360,7 +360,7 @@ pub struct RefusedLimit<'a> {
     pub check: CheckOfDecision<'a>,
     /// The limit.
     #[serde(flatten)]
-    pub status: LimitStatus<'a>,
+    pub status: LimitStatus,
     /// Only with `explain`, for a limit without a window: those who have held it longest, at most 8.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

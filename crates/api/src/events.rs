@@ -49,8 +49,8 @@ pub struct PutStream {
 }
 
 /// What a duplicate of an event does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case", try_from = "Cow<'_, str>")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 #[schema(as = StreamMode)]
 pub enum Mode {
     /// The duplicate is refused.

@@ -6,7 +6,7 @@ use crate::{
     Duration, Invalid, KeyValues, Keys, Millis, Name, Position, Reason,
     invalid::{check_distinct, check_duration, check_items, check_span},
     object,
-    words::word_or_variant,
+    words::from_word,
 };
 use alloc::{format, vec, vec::Vec};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -226,7 +226,7 @@ pub enum Mode {
     Shared,
 }
 
-word_or_variant!(Mode: "exclusive" => Exclusive, "shared" => Shared);
+from_word!(Mode: "exclusive" => Exclusive, "shared" => Shared);
 
 impl Mode {
     /// Whether two grants with these modes cannot hold the same lock at the same time.

@@ -1,5 +1,6 @@
 //! Durations, times, numbers and names, as people read them.
 
+use limina_api::limiter::Limit;
 use std::fmt::Write;
 
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
@@ -96,9 +97,12 @@ pub fn bold(text: &str) -> String {
     format!("\x1b[1m{text}\x1b[0m")
 }
 
-/// A limit of the limiter: -1 is none.
-pub fn limit(limit: i64) -> String {
-    if limit < 0 { "none".to_owned() } else { number(limit) }
+/// A limit of the limiter.
+pub fn limit(limit: Limit) -> String {
+    match limit {
+        Limit::Unlimited => "none".to_owned(),
+        Limit::AtMost(limit) => number(limit),
+    }
 }
 
 /// How much of a limit is used, as a bar of ten characters and a percentage; empty without a limit.

@@ -88,7 +88,7 @@ async fn leak(namespace: &Namespace) -> Result<String, Failed> {
     namespace.limiter().check([("requests", "acme")]).await?;
     let place = namespace.limiter().take_lease(NewLease::of([("place", "one")])).await?;
     namespace.ledger().hold(Hold::new("dead").change("budget", 50)).await?;
-    namespace.limiter().force_release_lease(place.lease.id.as_str()).await?;
+    namespace.limiter().force_release_lease(place.lease.lease_id.as_str()).await?;
     let separate = (spent(namespace).await?, namespace.ledger().limit("budget").await?.hold_value);
 
     let half = Decide::new("dead too").ttl(Duration::from_millis(100)).hold("budget", 50);

@@ -114,10 +114,10 @@ async fn limiter() {
     let duplicate = limiter.create_rule(rule.clone()).await.unwrap_err();
     assert!(matches!(duplicate.refusal(), Some(limiter::Refusal::RuleAlreadyExists { .. })), "{duplicate}");
     limiter.put_rule(rule).await.unwrap();
-    assert_eq!(limiter.rule("rate").await.unwrap().rule.description, None);
+    assert_eq!(limiter.rule("rate").await.unwrap().description, None);
 
     let ann = [("user", "ann")];
-    assert_eq!(limiter.check(Check::of(ann).hits(2)).await.unwrap().limits[0].remaining(), Some(0));
+    assert_eq!(limiter.check(Check::of(ann).hits(2)).await.unwrap().limits[0].remaining, Some(0));
     let Err(Error::Refused(limiter::Refusal::LimitReached(decision))) = limiter.check(ann).await else {
         panic!("the limit is reached");
     };
@@ -131,24 +131,24 @@ async fn limiter() {
     limiter.create_override("rate", Override::new("vip", ann, Limit::Unlimited)).await.unwrap();
     limiter.check(ann).await.unwrap();
     let patch = OverridePatch::new().limit(Limit::AtMost(5));
-    assert_eq!(limiter.patch_override("rate", "vip", patch).await.unwrap().item.limit, Limit::AtMost(5));
+    assert_eq!(limiter.patch_override("rate", "vip", patch).await.unwrap().limit, Limit::AtMost(5));
     limiter.put_override("rate", Override::new("vip", ann, Limit::AtMost(6))).await.unwrap();
-    assert_eq!(limiter.get_override("rate", "vip").await.unwrap().item.limit, Limit::AtMost(6));
+    assert_eq!(limiter.get_override("rate", "vip").await.unwrap().limit, Limit::AtMost(6));
     assert_eq!(limiter.overrides("rate", Query::default(), None, 9).await.unwrap().items.len(), 1);
-    assert_eq!(limiter.matches(ann).await.unwrap()[0].overrides.len(), 1);
+    assert_eq!(limiter.matches(ann).await.unwrap()[0].matching_overrides.len(), 1);
     limiter.delete_override("rate", "vip").await.unwrap();
     let patched = limiter.patch_rule("rate", RulePatch::new().limit(Limit::AtMost(9)).shadow(true)).await;
-    assert!(patched.unwrap().rule.shadow);
+    assert!(patched.unwrap().shadow);
 
     limiter.create_rule(Rule::new("jobs", Limit::AtMost(3)).group_by(["tenant"])).await.unwrap();
     let tenant = [("tenant", 7)];
     let taken = limiter.take_lease(NewLease::of(tenant).hits(2).ttl(MINUTE).owner("worker")).await.unwrap();
-    let id = taken.lease.id.as_str();
+    let id = taken.lease.lease_id.as_str();
     assert!(limiter.move_counter(tenant, 2).await.unwrap_err().refusal().is_some(), "2 + 2 is more than 3");
-    assert_eq!(limiter.move_counter(tenant, 1).await.unwrap().counter.total, 3);
-    assert_eq!(limiter.set_counter(tenant, 0).await.unwrap().total, 2);
+    assert_eq!(limiter.move_counter(tenant, 1).await.unwrap().counter.counters, 3);
+    assert_eq!(limiter.set_counter(tenant, 0).await.unwrap().counters, 2);
     assert_eq!(limiter.counters(Query::default(), None, 9).await.unwrap().items[0].leased, 2);
-    assert_eq!(limiter.most_used_groups("jobs", 9).await.unwrap()[0].remaining(), Some(1));
+    assert_eq!(limiter.most_used_groups("jobs", 9).await.unwrap()[0].remaining, Some(1));
     limiter.extend_lease(&taken).await.unwrap();
     let other = limiter.extend_lease_as(id, "another session").await.unwrap_err();
     assert!(matches!(other.refusal(), Some(limiter::Refusal::SessionMismatch { .. })), "{other}");
@@ -158,7 +158,7 @@ async fn limiter() {
     limiter.release_lease(&taken).await.unwrap();
     assert!(limiter.lease(id).await.unwrap_err().refusal().is_some());
     let taken = limiter.take_lease(NewLease::of(tenant).require_match()).await.unwrap();
-    limiter.force_release_lease(taken.lease.id.as_str()).await.unwrap();
+    limiter.force_release_lease(taken.lease.lease_id.as_str()).await.unwrap();
     let misspelt = [("tennant", 7)];
     let refused = limiter.check(Check::of(misspelt).require_match()).await.unwrap_err();
     assert!(matches!(refused.refusal(), Some(limiter::Refusal::NoRuleApplies { .. })), "{refused}");
@@ -172,15 +172,14 @@ async fn limiter() {
     assert_eq!(changes, planned);
     let managed = limiter.delete_rule("bucket").await.unwrap_err();
     assert!(matches!(managed.refusal(), Some(limiter::Refusal::RuleManagedBySet { .. })), "{managed}");
-    assert_eq!(
-        limiter.rule_sets(None, 9).await.unwrap().items,
-        [limiter.rule_set("code").await.unwrap().info]
-    );
+    let (listed, read) = (limiter.rule_sets(None, 9).await.unwrap(), limiter.rule_set("code").await.unwrap());
+    assert_eq!(names(listed.items.iter().map(|set| &set.name)), [&*read.name]);
+    assert_eq!((listed.items[0].rules, read.rules.len()), (1, 1));
     limiter.put_rule_set("other", [], SetOverrides::Open).await.unwrap();
     assert!(limiter.delete_rule_set("other").await.unwrap().is_empty());
     limiter.delete_rule("jobs").await.unwrap();
     let rules = limiter.rules(Query::default(), None, 9).await.unwrap();
-    assert_eq!(names(rules.items.iter().map(|rule| &rule.rule.name)), ["bucket", "rate"]);
+    assert_eq!(names(rules.items.iter().map(|rule| &rule.name)), ["bucket", "rate"]);
 }
 
 #[tokio::test]
@@ -299,7 +298,7 @@ async fn idempotency_keys() {
     let once = shop.limiter().idempotency_key("k-2").unwrap();
     let lease = || NewLease::of([("tenant", 7)]);
     let first = once.take_lease(lease()).await.unwrap();
-    assert_eq!(once.take_lease(lease()).await.unwrap().lease.id, first.lease.id);
+    assert_eq!(once.take_lease(lease()).await.unwrap().lease.lease_id, first.lease.lease_id);
     assert_eq!(shop.limiter().leases(None, None, 9).await.unwrap().items.len(), 1);
 }
 

@@ -9,7 +9,7 @@ use crate::{
     events::StreamInfo,
     key_values::KeyValues,
     ledger,
-    limiter::{CounterInfo, LeaseInfo, OverrideInfo, RuleInfo, RuleSetInfo, SetChanges},
+    limiter::{Counter, Lease, Override, Rule, RuleSetChanges, RuleSetInfo},
     locks::{GrantInfo, Lock, stored_locks},
     record::key,
 };
@@ -148,13 +148,13 @@ pub enum Target {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum State {
     /// A rule.
-    Rule(RuleInfo),
+    Rule(#[serde(with = "crate::record::answer")] Rule),
     /// An override.
-    Override(OverrideInfo),
+    Override(#[serde(with = "crate::record::answer")] Override),
     /// A counter.
-    Counter(CounterInfo),
+    Counter(#[serde(with = "crate::record::answer")] Counter),
     /// A lease.
-    Lease(LeaseInfo),
+    Lease(#[serde(with = "crate::record::answer")] Lease),
     /// A limit of the ledger.
     Limit(#[serde(with = "crate::record::answer")] ledger::Limit),
     /// A stream.
@@ -162,9 +162,9 @@ pub enum State {
     /// A grant of locks.
     Lock(AuditedGrant),
     /// A rule set without its rules.
-    RuleSet(RuleSetInfo),
+    RuleSet(#[serde(with = "crate::record::answer")] RuleSetInfo),
     /// What a change of a rule set has changed.
-    RuleSetChanges(SetChanges),
+    RuleSetChanges(#[serde(with = "crate::record::answer")] RuleSetChanges),
     /// How many rules a change of a rule set has changed. The audit has this in place of very many names.
     RuleSetCounts {
         /// Created rules.

@@ -11,7 +11,7 @@ use crate::{
 use limina_engine::{
     KeyValues, Name,
     key_values::Value,
-    limiter::{CheckSet, Checked, EntryMode, Limit, LimitStatus, MAX_COUNT, RequestLimit, SetEntry, Take},
+    limiter::{AppliedLimit, CheckSet, Checked, EntryMode, Limit, MAX_COUNT, RequestLimit, SetEntry, Take},
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -171,7 +171,7 @@ impl<'a> Plan<'a> {
     pub fn has_all_rules(&self, decision: &Checked) -> bool {
         self.asked().all(|(_, asked)| {
             let is_own =
-                |limit: &LimitStatus| limit.entry == asked.entry && limit.rule.as_ref() == asked.rule;
+                |limit: &AppliedLimit| limit.entry == asked.entry && limit.rule.as_ref() == asked.rule;
             decision.limits.iter().any(is_own)
         })
     }
@@ -240,7 +240,7 @@ impl<'a> Plan<'a> {
 }
 
 impl DescriptorPlan<'_> {
-    fn status(&self, limits: &[LimitStatus]) -> DescriptorStatus {
+    fn status(&self, limits: &[AppliedLimit]) -> DescriptorStatus {
         let free = DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() };
         match self {
             DescriptorPlan::Free => free,
@@ -248,7 +248,7 @@ impl DescriptorPlan<'_> {
             DescriptorPlan::AskedLimit(asked) => {
                 let own = limits.iter().filter(|limit| limit.entry == asked.entry);
                 // Rules of clients may apply too. The one that refuses, or is nearest to it, is shown.
-                let shown = own.min_by_key(|limit| (!is_over(limit), limit.remaining().unwrap_or(u64::MAX)));
+                let shown = own.min_by_key(|limit| (!limit.refuses(), limit.remaining.unwrap_or(u64::MAX)));
                 shown.map_or(free, |limit| asked.status(limit))
             }
         }
@@ -256,19 +256,19 @@ impl DescriptorPlan<'_> {
 }
 
 impl AskedLimit<'_> {
-    fn status(&self, limit: &LimitStatus) -> DescriptorStatus {
+    fn status(&self, limit: &AppliedLimit) -> DescriptorStatus {
         let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let requests_per_unit = match limit.limit {
             Limit::AtMost(limit) => small(limit),
             Limit::Unlimited => u32::MAX,
         };
         let name = self.terms.map_or("", |terms| &*terms.name).to_owned();
-        let (code, remaining) = match is_over(limit) {
+        let (code, remaining) = match limit.refuses() {
             true => (Code::OverLimit, 0),
-            false => (Code::Ok, limit.remaining().unwrap_or(u64::MAX)),
+            false => (Code::Ok, limit.remaining.unwrap_or(u64::MAX)),
         };
         // Whole seconds, rounded up, as the original has them: Envoy shows the seconds alone in its headers.
-        let reset = limit.reset.map(|reset| i64::try_from(reset.0.div_ceil(1_000)).unwrap_or(i64::MAX));
+        let reset = limit.reset_ms.map(|reset| i64::try_from(reset.0.div_ceil(1_000)).unwrap_or(i64::MAX));
         DescriptorStatus {
             code: code.into(),
             current_limit: Some(CurrentLimit { name, requests_per_unit, unit: self.unit.code().into() }),
@@ -276,10 +276,6 @@ impl AskedLimit<'_> {
             duration_until_reset: reset.map(|seconds| Duration { seconds, nanos: 0 }),
         }
     }
-}
-
-fn is_over(limit: &LimitStatus) -> bool {
-    limit.exceeded && !limit.shadow
 }
 
 impl RateLimit {

@@ -1,6 +1,6 @@
 //! Which limits a request has, and the response to each decision of the limiter.
 
-use limina_engine::limiter::{Checked, EntryMode, Limit, LimitStatus};
+use limina_engine::limiter::{AppliedLimit, Checked, EntryMode, Limit, LimitStatus};
 use limina_envoy::{
     Config, CountRefused, Plan, load,
     messages::{
@@ -190,19 +190,22 @@ fn respond(request: &RateLimitRequest, allowed: bool, limits: &[(u32, u64, u64, 
     let config = config();
     let mut plan = Plan::new(config.domain("edge"), request, CountRefused::Explicit).unwrap();
     let set = plan.command().unwrap();
-    let status = |(entry, limit, used, exceeded): &(u32, u64, u64, bool)| LimitStatus {
+    let status = |(entry, limit, used, exceeded): &(u32, u64, u64, bool)| AppliedLimit {
         entry: *entry,
-        rule: None,
-        override_name: None,
-        group: set.as_ref().unwrap().entries()[0].key_values().clone(),
-        limit: Limit::AtMost(*limit),
-        used: *used,
-        reset: Some(limina_engine::Millis(1_500)),
         per: None,
         refill: None,
-        shadow: false,
-        exceeded: *exceeded,
-        waiting: 0,
+        status: LimitStatus {
+            rule: None,
+            override_name: None,
+            group: set.as_ref().unwrap().entries()[0].key_values().clone(),
+            limit: Limit::AtMost(*limit),
+            used: *used,
+            remaining: limit.checked_sub(*used),
+            reset_ms: Some(limina_engine::Millis(1_500)),
+            shadow: false,
+            exceeded: *exceeded,
+            waiting: 0,
+        },
     };
     let decision =
         Checked { allowed, reported: false, limits: limits.iter().map(status).collect(), retry_after: None };

@@ -6,7 +6,7 @@ use limina_engine::{
     decisions::{self, Decision},
     events::{self, EventInfo, EventState},
     ledger::{self, Limit, Operation, OperationFilter, State},
-    limiter::{self, LeaseInfo},
+    limiter::{self, Lease},
     locks::{self, GrantInfo},
     selection::Query,
 };
@@ -15,7 +15,7 @@ use limina_engine::{
 #[derive(Debug, Default)]
 pub struct Parts {
     decisions: Vec<Decision>,
-    leases: Vec<LeaseInfo>,
+    leases: Vec<Lease>,
     grants: Vec<GrantInfo>,
     operations: Vec<Operation>,
     limits: Vec<Limit>,
@@ -70,8 +70,9 @@ impl Parts {
     pub fn check(&self) -> Result<(), String> {
         for lease in &self.leases {
             let decision = self.decision_of(lease.operation_id.as_ref(), lease)?;
-            let agrees = (Some(lease.fencing_token), Some(lease.expires_at), lease.taken_at)
-                == (decision.fencing_token, decision.expires_at, decision.made_at);
+            let expires_in = decision.expires_at.map(|time| time.since(decision.now));
+            let agrees = (Some(lease.fencing_token), Some(lease.expires_in_ms), lease.held_ms)
+                == (decision.fencing_token, expires_in, decision.now.since(decision.made_at));
             expect(agrees, "a slot differs from its decision", (lease, decision))?;
         }
         for grant in &self.grants {

@@ -5,7 +5,7 @@
 use crate::harness::{self, Bench, Step};
 use limina_engine::{
     Command, Name, Outcome, Page, Request,
-    limiter::{self, Check, Checked, CounterId, CounterInfo, Refusal, Reply, Take},
+    limiter::{self, Check, Checked, Counter, CounterId, Refusal, Reply, Take},
     selection::Query,
 };
 use limina_sim::{random::Random, workload::LimiterWorkload};
@@ -168,10 +168,7 @@ fn walk(bench: &mut Bench, limit: usize) -> Result<(), String> {
     if walked == all { Ok(()) } else { Err(format!("in parts {walked:?}, but at once {all:?}")) }
 }
 
-fn counters(
-    bench: &mut Bench,
-    page: Page<CounterId>,
-) -> Result<(Vec<CounterInfo>, Option<CounterId>), String> {
+fn counters(bench: &mut Bench, page: Page<CounterId>) -> Result<(Vec<Counter>, Option<CounterId>), String> {
     match answer(bench, limiter::Command::ListCounters { query: Query::default(), page })? {
         Ok(Reply::Counters(listed)) => Ok((listed.items, listed.next)),
         other => Err(format!("a list of counters is answered {other:?}")),

@@ -1,6 +1,7 @@
 //! Checks, and the problem document of a refused one.
 
-use crate::{KeyValues, MAX_BATCH, Problem, object};
+use super::Limit;
+use crate::{KeyValues, MAX_BATCH, Millis, Name, Problem, object};
 use alloc::borrow::Cow;
 use alloc::{string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
@@ -46,7 +47,7 @@ pub struct CheckBatch {
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct CheckReply<'a> {
+pub struct CheckReply {
     /// Only in a batch: the HTTP status that the single check would have.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -55,27 +56,28 @@ pub struct CheckReply<'a> {
     /// limits.
     pub allowed: bool,
     /// Every limit that applied, ordered by rule, then by override.
-    pub limits: Vec<LimitStatus<'a>>,
+    pub limits: Vec<LimitStatus>,
     /// The time in milliseconds after which the same check would pass if nothing else happened; `null` if it is
     /// allowed, never passes, or the time is not known.
-    #[schema(required)]
-    pub retry_after_ms: Option<u64>,
+    #[schema(required, value_type = Option<u64>)]
+    pub retry_after_ms: Option<Millis>,
 }
 
 /// One limit that applied to a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct LimitStatus<'a> {
+pub struct LimitStatus {
     /// The name of the rule.
     #[schema(required)]
-    pub rule: Option<Cow<'a, str>>,
+    pub rule: Option<Name>,
     /// The name of the override; `null` if this is the rule's own limit.
     #[serde(rename = "override")]
     #[schema(required)]
-    pub override_name: Option<Cow<'a, str>>,
+    pub override_name: Option<Name>,
     /// The group: the `group_by` keys with their values, or the key-values of the override.
     pub group: KeyValues,
     /// The limit; for a bucket, its burst. −1: no limit.
-    pub limit: i64,
+    #[schema(value_type = i64)]
+    pub limit: Limit,
     /// How much is used: after this check if it was allowed or is a `report`, otherwise unchanged. For a bucket: the burst minus the
     /// whole tokens left.
     pub used: u64,
@@ -84,8 +86,8 @@ pub struct LimitStatus<'a> {
     pub remaining: Option<u64>,
     /// The time in milliseconds after which nothing that is used now counts any more; `null` without a window, if never,
     /// or if it is more than 2^53−1.
-    #[schema(required)]
-    pub reset_ms: Option<u64>,
+    #[schema(required, value_type = Option<u64>)]
+    pub reset_ms: Option<Millis>,
     /// Whether the rule only counts and reports.
     pub shadow: bool,
     /// Whether the check asked for more than remained, or earlier requests wait for it.
@@ -96,7 +98,7 @@ pub struct LimitStatus<'a> {
 
 /// The problem document of a refused check, counter or lease. Nothing was taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct LimitReached<'a> {
+pub struct LimitReached {
     /// The registered type of such problems.
     #[serde(rename = "type")]
     #[schema(example = "https://iana.org/assignments/http-problem-types#quota-exceeded")]
@@ -111,32 +113,32 @@ pub struct LimitReached<'a> {
     pub code: Cow<'static, str>,
     /// The limits that refuse, with the names that they have in the header `RateLimit-Policy`.
     #[serde(rename = "violated-policies")]
-    pub violated_policies: Vec<Cow<'a, str>>,
+    pub violated_policies: Vec<String>,
     /// Always `false`.
     pub allowed: bool,
     /// Every limit that applied, ordered by rule, then by override.
-    pub limits: Vec<LimitStatus<'a>>,
+    pub limits: Vec<LimitStatus>,
     /// The time in milliseconds after which the same check would pass if nothing else happened; `null` if it never
     /// passes, or the time is not known.
-    #[schema(required)]
-    pub retry_after_ms: Option<u64>,
+    #[schema(required, value_type = Option<u64>)]
+    pub retry_after_ms: Option<Millis>,
 }
 
 /// The results of a batch of checks.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
-pub struct CheckBatchReply<'a> {
+pub struct CheckBatchReply {
     /// One result per check, in the order of the request.
-    pub results: Vec<CheckResult<'a>>,
+    pub results: Vec<CheckResult>,
 }
 
 /// The result of one check of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
-pub enum CheckResult<'a> {
+pub enum CheckResult {
     /// The check is allowed.
-    Allowed(CheckReply<'a>),
+    Allowed(CheckReply),
     /// A limit refuses the check.
-    LimitReached(LimitReached<'a>),
+    LimitReached(LimitReached),
     /// The check is not valid, no rule applies although it requires one, or a quota is exceeded.
     Refused(Problem),
 }

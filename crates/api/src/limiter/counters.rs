@@ -1,7 +1,7 @@
 //! Counters: how much is in use.
 
 use super::LimitStatus;
-use crate::KeyValues;
+use crate::{KeyValues, Millis};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,7 +20,7 @@ pub struct CounterChange {
 }
 
 /// A counter: how much is in use for exact key-values.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Counter {
     /// The key-values of the counter.
     pub key_values: KeyValues,
@@ -32,7 +32,7 @@ pub struct Counter {
 
 /// A counter after taking or giving back, with the result of the check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct CounterReply<'a> {
+pub struct CounterReply {
     /// The key-values of the counter.
     pub key_values: KeyValues,
     /// How much is in use, including leases.
@@ -42,8 +42,8 @@ pub struct CounterReply<'a> {
     /// Always `true`. A refused change is answered with 409.
     pub allowed: bool,
     /// Every limit that applied, ordered by rule, then by override.
-    pub limits: Vec<LimitStatus<'a>>,
+    pub limits: Vec<LimitStatus>,
     /// Always `null`.
-    #[schema(required)]
-    pub retry_after_ms: Option<u64>,
+    #[schema(required, value_type = Option<u64>)]
+    pub retry_after_ms: Option<Millis>,
 }

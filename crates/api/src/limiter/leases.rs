@@ -2,11 +2,8 @@
 
 use super::{LimitStatus, checks::one};
 #[cfg(feature = "openapi")]
-use crate::Name;
-#[cfg(feature = "openapi")]
 use crate::schema::{Ttl, Wait};
-use crate::{Duration, KeyValues};
-use alloc::borrow::Cow;
+use crate::{Duration, KeyValues, Millis, Name, Position};
 use alloc::{string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -49,40 +46,46 @@ pub struct NewLease {
 
 /// A lease that was granted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct LeaseReply<'a> {
+pub struct LeaseReply {
     /// The id of the lease.
-    pub lease_id: Cow<'a, str>,
+    pub lease_id: Name,
     /// A secret of the holder. Heartbeats and the release need it.
-    pub session_id: Cow<'a, str>,
+    pub session_id: Name,
     /// A number that grows with every lease of the namespace.
-    pub fencing_token: u64,
+    #[schema(value_type = u64)]
+    pub fencing_token: Position,
     /// The time until the lease expires without a heartbeat, in milliseconds.
-    pub expires_in_ms: u64,
+    #[schema(value_type = u64)]
+    pub expires_in_ms: Millis,
     /// Every limit that applied, ordered by rule, then by override.
-    pub limits: Vec<LimitStatus<'a>>,
+    pub limits: Vec<LimitStatus>,
 }
 
 /// A lease.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Lease<'a> {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Lease {
     /// The id of the lease.
-    pub lease_id: Cow<'a, str>,
+    pub lease_id: Name,
     /// The decision that the lease is a part of, or `null`.
     #[schema(required)]
-    pub operation_id: Option<Cow<'a, str>>,
+    pub operation_id: Option<Name>,
     /// A number that grows with every lease of the namespace.
-    pub fencing_token: u64,
+    #[schema(value_type = u64)]
+    pub fencing_token: Position,
     /// The key-values with which the hits were taken.
     pub key_values: KeyValues,
     /// How much the lease holds.
     pub hits: u64,
     /// The holder's name for itself, or `null`.
     #[schema(required)]
-    pub owner: Option<Cow<'a, str>>,
+    pub owner: Option<Name>,
     /// The time since the lease was granted, in milliseconds.
-    pub held_ms: u64,
+    #[schema(value_type = u64)]
+    pub held_ms: Millis,
     /// The time until the lease expires without a heartbeat, in milliseconds.
-    pub expires_in_ms: u64,
+    #[schema(value_type = u64)]
+    pub expires_in_ms: Millis,
     /// The ttl in milliseconds: a heartbeat extends the lease to this time from now.
-    pub ttl_ms: u64,
+    #[schema(value_type = u64)]
+    pub ttl_ms: Millis,
 }

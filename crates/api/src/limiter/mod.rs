@@ -1,11 +1,10 @@
 //! The limiter: rules over any combination of key-values, overrides, checks, counters, leases.
-//!
-//! The types of a check borrow their strings from the body or from the engine's reply, because checks are the most frequent call.
 
 mod checks;
 mod counters;
 mod groups;
 mod leases;
+mod limit;
 mod overrides;
 mod rule_sets;
 mod rules;
@@ -14,10 +13,11 @@ pub use checks::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, Li
 pub use counters::{Counter, CounterChange, CounterReply};
 pub use groups::{Group, Groups};
 pub use leases::{Lease, LeaseReply, NewLease};
+pub use limit::{Limit, MAX_COUNT};
 pub use overrides::{NewOverride, Override, OverridePatch};
 pub use rule_sets::{
-    ChangedRule, NewRuleSet, NewSetRule, RuleSet, RuleSetChanges, RuleSetInfo, SetConflict, SetOverrides,
-    SetRule,
+    ChangedRule, ConflictCode, NewRuleSet, NewSetRule, RuleField, RuleSet, RuleSetChanges, RuleSetInfo,
+    SetConflict, SetOverrides, SetRule,
 };
 pub use rules::{
     Durability, MatchQuery, MatchReply, NewRule, NewWindow, Rule, RuleMatch, RulePatch, Window, WindowType,

@@ -1,9 +1,7 @@
 //! Overrides of rules.
 
-#[cfg(feature = "openapi")]
-use crate::Name;
-use crate::{KeyValues, object};
-use alloc::borrow::Cow;
+use super::Limit;
+use crate::{KeyValues, Name, Position, object};
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -67,18 +65,20 @@ pub struct OverridePatch {
 
 /// An override: another limit for exact values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Override<'a> {
+pub struct Override {
     /// The rule that the override belongs to.
-    pub rule: Cow<'a, str>,
+    pub rule: Name,
     /// The name, unique within the rule.
-    pub name: Cow<'a, str>,
+    pub name: Name,
     /// The override applies to checks that have all these key-values.
     pub key_values: KeyValues,
     /// The limit that replaces the limit of the rule. −1: no limit.
-    pub limit: i64,
+    #[schema(value_type = i64)]
+    pub limit: Limit,
     /// The most that the bucket can contain; `null` for the limit, and if the rule is not a bucket.
     #[schema(required)]
     pub burst: Option<u64>,
     /// The position at which the override was created.
-    pub created_position: u64,
+    #[schema(value_type = u64)]
+    pub created_position: Position,
 }

@@ -1,13 +1,10 @@
 //! Rule sets: rules with their overrides, replaced whole or not at all.
 
-use super::{Durability, NewOverride, NewWindow, Override, Window};
-#[cfg(feature = "openapi")]
-use crate::Name;
+use super::{Durability, Limit, NewOverride, NewWindow, Override, Window};
 #[cfg(feature = "openapi")]
 use crate::schema::Key;
-use crate::{Selection, object, words::from_word};
-use alloc::borrow::Cow;
-use alloc::{string::String, vec::Vec};
+use crate::{Name, Position, Selection, object, words::from_word};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -31,10 +28,11 @@ pub struct NewRuleSet {
 }
 
 /// Whether clients may make overrides of the rules of a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case", try_from = "Cow<'_, str>")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum SetOverrides {
     /// The rules have the overrides that the set names, and no others.
+    #[default]
     Closed,
     /// Clients may make overrides of their own. Putting the set leaves them as they are.
     Open,
@@ -92,28 +90,31 @@ pub struct NewSetRule {
 
 /// A rule set with its rules. It can be sent back with PUT.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RuleSet<'a> {
+pub struct RuleSet {
     /// The name, unique within the namespace.
-    pub name: Cow<'a, str>,
+    pub name: Name,
     /// The rules, ordered by name.
-    pub rules: Vec<SetRule<'a>>,
+    pub rules: Vec<SetRule>,
     /// Whether clients may make overrides of the rules.
     pub overrides: SetOverrides,
     /// The position at which the set was created.
-    pub created_position: u64,
+    #[schema(value_type = u64)]
+    pub created_position: Position,
 }
 
 /// A rule of a set, with its overrides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct SetRule<'a> {
+pub struct SetRule {
     /// The name, unique within the namespace.
-    pub name: Cow<'a, str>,
+    pub name: Name,
     /// Each distinct combination of these keys' values is a group with a limit of its own.
-    pub group_by: Vec<Cow<'a, str>>,
+    #[schema(value_type = Vec<String>)]
+    pub group_by: Vec<Box<str>>,
     /// Conditions that key-values must satisfy so that the rule applies, besides having all `group_by` keys.
     pub selection: Selection,
     /// How much may be in use in a group, or happen in it within the window. −1: no limit.
-    pub limit: i64,
+    #[schema(value_type = i64)]
+    pub limit: Limit,
     /// The window in which hits count; `null` if they count until they are given back.
     #[schema(required)]
     pub window: Option<Window>,
@@ -122,66 +123,110 @@ pub struct SetRule<'a> {
     /// Whether the answer to a check waits for the disk.
     pub durability: Durability,
     /// The client's notes about the rule, or `null`.
-    #[schema(required)]
-    pub description: Option<Cow<'a, str>>,
+    #[schema(required, value_type = Option<String>)]
+    pub description: Option<Box<str>>,
     /// The overrides of the rule that belong to the set, ordered by name. Overrides that clients have made in an open set
     /// are not among them.
-    pub overrides: Vec<Override<'a>>,
+    pub overrides: Vec<Override>,
     /// The set.
-    pub managed_by: Cow<'a, str>,
+    pub managed_by: Name,
     /// The position at which the rule was created.
-    pub created_position: u64,
+    #[schema(value_type = u64)]
+    pub created_position: Position,
 }
 
 /// A rule set without its rules.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RuleSetInfo<'a> {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RuleSetInfo {
     /// The name, unique within the namespace.
-    pub name: Cow<'a, str>,
+    pub name: Name,
     /// The number of its rules.
     pub rules: u64,
     /// Whether clients may make overrides of the rules.
     pub overrides: SetOverrides,
     /// The position at which the set was created.
-    pub created_position: u64,
+    #[schema(value_type = u64)]
+    pub created_position: Position,
 }
 
 /// What putting a rule set has changed, or would change.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RuleSetChanges<'a> {
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RuleSetChanges {
     /// The names of the rules that are created, ordered.
-    pub created: Vec<Cow<'a, str>>,
+    pub created: Vec<Name>,
     /// The rules that change, or whose overrides do, ordered by name.
-    pub changed: Vec<ChangedRule<'a>>,
+    pub changed: Vec<ChangedRule>,
     /// The names of the rules that are deleted, ordered.
-    pub deleted: Vec<Cow<'a, str>>,
+    pub deleted: Vec<Name>,
     /// Why putting the set is refused, ordered by rule. Empty unless this is a dry run.
-    pub conflicts: Vec<SetConflict<'a>>,
+    pub conflicts: Vec<SetConflict>,
 }
 
 /// A rule that changes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ChangedRule<'a> {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangedRule {
     /// The name of the rule.
-    pub rule: Cow<'a, str>,
+    pub rule: Name,
     /// The fields that change: those of a rule, `overrides`, and `managed_by` for a rule that belonged to no set.
-    pub fields: Vec<Cow<'static, str>>,
+    pub fields: Vec<RuleField>,
     /// Whether what the rule has counted is forgotten: its window has another type or length, or it groups by other keys.
     pub starts_empty: bool,
 }
 
+/// A field of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleField {
+    /// The keys by which it groups.
+    GroupBy,
+    /// Its selection.
+    Selection,
+    /// Its limit.
+    Limit,
+    /// Its window.
+    Window,
+    /// Whether it only reports.
+    Shadow,
+    /// Whether its answers wait for the disk.
+    Durability,
+    /// Its description.
+    Description,
+    /// Its overrides.
+    Overrides,
+    /// The set that it belongs to.
+    ManagedBy,
+}
+
+impl RuleSetChanges {
+    /// Whether no rule changes.
+    pub fn is_empty(&self) -> bool {
+        self.created.is_empty() && self.changed.is_empty() && self.deleted.is_empty()
+    }
+}
+
 /// Why a rule set cannot be put.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct SetConflict<'a> {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SetConflict {
     /// The name of the rule.
-    pub rule: Cow<'a, str>,
-    /// The code with which the PUT is refused: `RuleManagedBySet`, `OverridesConflict` or `OverrideAlreadyExists`.
-    pub code: Cow<'static, str>,
+    pub rule: Name,
+    /// The code with which the PUT is refused.
+    pub code: ConflictCode,
     /// For `RuleManagedBySet`: the set that the rule belongs to; otherwise `null`.
     #[schema(required)]
-    pub managed_by: Option<Cow<'a, str>>,
+    pub managed_by: Option<Name>,
     /// For the other codes: the client's override that is in the way; otherwise `null`.
     #[serde(rename = "override")]
     #[schema(required)]
-    pub override_name: Option<Cow<'a, str>>,
+    pub override_name: Option<Name>,
+}
+
+/// The code with which a PUT of a rule set is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub enum ConflictCode {
+    /// The rule belongs to another set.
+    RuleManagedBySet,
+    /// An override that a client has made lacks a key of the new `group_by`.
+    OverridesConflict,
+    /// An override that a client has made has the key-values of an override of the set, and another name.
+    OverrideAlreadyExists,
 }

@@ -1,13 +1,10 @@
 //! Rules, and which of them apply.
 
-use super::Override;
-#[cfg(feature = "openapi")]
-use crate::Name;
+use super::{Limit, Override};
 #[cfg(feature = "openapi")]
 use crate::schema::{Key, WindowLength};
-use crate::{Duration, KeyValues, Selection, object, words::from_word};
-use alloc::borrow::Cow;
-use alloc::{string::String, vec::Vec};
+use crate::{Duration, KeyValues, Millis, Name, Position, Selection, object, words::from_word};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -79,8 +76,8 @@ pub struct NewWindow {
 }
 
 /// The type of a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case", try_from = "Cow<'_, str>")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum WindowType {
     /// Consecutive spans, aligned to the epoch.
     Fixed,
@@ -93,8 +90,8 @@ pub enum WindowType {
 from_word!(WindowType: "fixed" => Fixed, "sliding" => Sliding, "bucket" => Bucket);
 
 /// Whether the answer to a check waits for the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case", try_from = "Cow<'_, str>")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// The answer is returned when the change is on disk. A crash loses nothing.
     Durable,
@@ -147,15 +144,17 @@ pub struct RulePatch {
 
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Rule<'a> {
+pub struct Rule {
     /// The name, unique within the namespace.
-    pub name: Cow<'a, str>,
+    pub name: Name,
     /// Each distinct combination of these keys' values is a group with a limit of its own.
-    pub group_by: Vec<Cow<'a, str>>,
+    #[schema(value_type = Vec<String>)]
+    pub group_by: Vec<Box<str>>,
     /// Conditions that key-values must satisfy so that the rule applies, besides having all `group_by` keys.
     pub selection: Selection,
     /// How much may be in use in a group, or happen in it within the window. −1: no limit.
-    pub limit: i64,
+    #[schema(value_type = i64)]
+    pub limit: Limit,
     /// The window in which hits count; `null` if they count until they are given back.
     #[schema(required)]
     pub window: Option<Window>,
@@ -164,15 +163,16 @@ pub struct Rule<'a> {
     /// Whether the answer to a check waits for the disk.
     pub durability: Durability,
     /// The client's notes about the rule, or `null`.
-    #[schema(required)]
-    pub description: Option<Cow<'a, str>>,
+    #[schema(required, value_type = Option<String>)]
+    pub description: Option<Box<str>>,
     /// The number of overrides of the rule.
     pub overrides: u64,
     /// The rule set that the rule belongs to, which alone can change it, or `null`. `file` is the server's rules file.
     #[schema(required)]
-    pub managed_by: Option<Cow<'a, str>>,
+    pub managed_by: Option<Name>,
     /// The position at which the rule was created.
-    pub created_position: u64,
+    #[schema(value_type = u64)]
+    pub created_position: Position,
 }
 
 /// The time span in which hits count.
@@ -182,7 +182,8 @@ pub struct Window {
     #[serde(rename = "type")]
     pub kind: WindowType,
     /// The length of the window in milliseconds.
-    pub per_ms: u64,
+    #[schema(value_type = u64)]
+    pub per_ms: Millis,
     /// The most that a bucket can contain; `null` for the limit, and for the other types.
     #[schema(required)]
     pub burst: Option<u64>,
@@ -199,19 +200,19 @@ pub struct MatchQuery {
 
 /// The rules that apply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct MatchReply<'a> {
+pub struct MatchReply {
     /// The rules, ordered by name.
-    pub rules: Vec<RuleMatch<'a>>,
+    pub rules: Vec<RuleMatch>,
 }
 
 /// A rule that applies, with its group and those of its overrides that apply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RuleMatch<'a> {
+pub struct RuleMatch {
     /// The rule.
     #[serde(flatten)]
-    pub rule: Rule<'a>,
+    pub rule: Rule,
     /// The group: the `group_by` keys with their values.
     pub group: KeyValues,
     /// The overrides that apply, ordered by name. If there is any, the own limit of the rule refuses nothing.
-    pub matching_overrides: Vec<Override<'a>>,
+    pub matching_overrides: Vec<Override>,
 }

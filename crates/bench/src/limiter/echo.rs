@@ -1,7 +1,10 @@
 //! The limiter's part of the echo server.
 
 use super::workload::{LIMIT, PER_SECONDS, RULE};
-use crate::echo::{json, parse};
+use crate::{
+    echo::{json, parse},
+    in_process::name,
+};
 use axum::{
     Router,
     body::Bytes,
@@ -9,7 +12,10 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use limina_api::limiter::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, LimitStatus};
+use limina_api::{
+    Millis,
+    limiter::{Check, CheckBatch, CheckBatchReply, CheckReply, CheckResult, Limit, LimitStatus},
+};
 
 /// These values have about as many digits in a run.
 const USED: u64 = 12_345;
@@ -35,15 +41,15 @@ async fn batch(body: Bytes) -> Result<Response, StatusCode> {
     json(&CheckBatchReply { results: results.collect() })
 }
 
-fn reply(check: Check, status: Option<u16>) -> CheckReply<'static> {
+fn reply(check: Check, status: Option<u16>) -> CheckReply {
     let limit = LimitStatus {
-        rule: Some(RULE.into()),
+        rule: Some(name(RULE)),
         override_name: None,
         group: check.key_values,
-        limit: LIMIT as i64,
+        limit: Limit::AtMost(LIMIT),
         used: USED,
         remaining: Some(LIMIT - USED),
-        reset_ms: Some(RESET_MS),
+        reset_ms: Some(Millis(RESET_MS)),
         shadow: false,
         exceeded: false,
         waiting: 0,

@@ -1,7 +1,7 @@
 //! `limina check`: may this happen now?
 
 use crate::{Exit, Failed, KeyValueArg, Session, Span, key_values, output::Output, table::Table, words};
-use limina_client::types::LimitStatus;
+use limina_client::types::{LimitStatus, Millis};
 
 /// The arguments of `check`.
 #[derive(clap::Args, Debug)]
@@ -55,13 +55,13 @@ pub(crate) async fn run(args: CheckArgs, session: &mut Session) -> Result<Exit, 
     Ok(Exit::answer(reply.allowed))
 }
 
-fn verdict(allowed: bool, report: bool, unlimited: bool, retry_after_ms: Option<u64>) -> String {
-    match (allowed, retry_after_ms) {
+fn verdict(allowed: bool, report: bool, unlimited: bool, retry_after: Option<Millis>) -> String {
+    match (allowed, retry_after) {
         (true, _) if unlimited => format!("{}: no rule applies", words::green("allowed")),
         (true, _) => words::green("allowed"),
         (false, _) if report => format!("{}: it is counted, beyond a limit", words::red("over the limit")),
         (false, Some(after)) => {
-            format!("{}: try again in {}", words::red("refused"), words::duration(after))
+            format!("{}: try again in {}", words::red("refused"), words::duration(after.0))
         }
         (false, None) => format!("{}: time alone does not cure it", words::red("refused")),
     }
@@ -87,7 +87,7 @@ pub(crate) fn show_limits(out: &mut Output, limits: &[LimitStatus]) {
             words::limit(limit.limit),
             words::number(limit.used),
             limit.remaining.map_or("-".to_owned(), words::number),
-            limit.reset_ms.map_or("-".to_owned(), words::duration),
+            limit.reset_ms.map_or("-".to_owned(), |reset| words::duration(reset.0)),
             words::number(limit.waiting as u64),
             note.to_owned(),
         ];

@@ -198,7 +198,7 @@ impl Words<'_> {
         match (&limit.held_by, status.reset_ms) {
             (Some(holders), _) => self.holders(holders, "its slots", NOT_GIVEN_BACK),
             (None, Some(reset)) => {
-                self.line(format!("  Its window is empty again in {}.", words::duration(reset)))
+                self.line(format!("  Its window is empty again in {}.", words::duration(reset.0)))
             }
             // A limit without a window has no reset time: a client has to give something back.
             (None, None) => self.holders(&[], "its slots", NOT_GIVEN_BACK),

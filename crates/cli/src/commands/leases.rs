@@ -78,11 +78,11 @@ fn show(out: &mut Output, leases: &[Lease]) {
                 Some(operation) => format!("{} of {}", lease.lease_id, words::printable(operation)),
                 None => lease.lease_id.to_string(),
             },
-            words::or_dash(lease.owner.as_ref()),
+            words::or_dash(lease.owner.as_deref()),
             key_values::shown(&lease.key_values),
             words::number(lease.hits),
-            words::duration(lease.held_ms),
-            words::duration(lease.expires_in_ms),
+            words::duration(lease.held_ms.0),
+            words::duration(lease.expires_in_ms.0),
             lease.fencing_token.to_string(),
         ]);
     }

@@ -1,7 +1,10 @@
 //! `limina rules diff` and `limina rules apply`: a file against the rule sets of a server.
 
 use crate::{Exit, Failed, Format, Session, output::Output, words};
-use limina_client::{Reply, types::RuleSetChanges};
+use limina_client::{
+    Reply,
+    types::{RuleField, RuleSetChanges},
+};
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
@@ -106,7 +109,7 @@ fn show(out: &mut Output, set: &str, changes: &Changes) {
         for change in &changes.changed {
             let empty =
                 if change.starts_empty { words::red(" (its counts start empty)") } else { String::new() };
-            out.line(format!("  ~ {}: {}{empty}", words::printable(&change.rule), change.fields.join(", ")));
+            out.line(format!("  ~ {}: {}{empty}", words::printable(&change.rule), fields(&change.fields)));
         }
         for rule in &changes.deleted {
             out.line(words::red(&format!("  - {}", words::printable(rule))));
@@ -115,11 +118,17 @@ fn show(out: &mut Output, set: &str, changes: &Changes) {
             let why = match (&conflict.managed_by, &conflict.override_name) {
                 (Some(set), _) => format!("the rule set {} manages it", words::printable(set)),
                 (None, Some(name)) => format!("the override {} is in the way", words::printable(name)),
-                (None, None) => conflict.code.to_string(),
+                (None, None) => format!("{:?}", conflict.code),
             };
             out.line(words::red(&format!("  ! {}: {why}", words::printable(&conflict.rule))));
         }
     }
+}
+
+/// The fields that change, as the API names them.
+fn fields(fields: &[RuleField]) -> String {
+    let word = |field| serde_json::to_value(field).ok().and_then(|word| word.as_str().map(str::to_owned));
+    fields.iter().filter_map(word).collect::<Vec<_>>().join(", ")
 }
 
 /// Reads the file. Everything inside a rule is the server's to judge: it means the same over HTTP.

@@ -4,7 +4,7 @@ use super::rule_files::{self, FileArgs};
 use crate::{
     Exit, Failed, ListLimit, Session, key_values, output::Output, table::Table, watch::Watch, words,
 };
-use limina_api::limiter::{Durability, Window, WindowType};
+use limina_api::limiter::{Durability, Limit, Window, WindowType};
 use limina_client::types::{Groups, Override, Rule};
 
 /// The commands of `rules` that ask a server.
@@ -99,7 +99,7 @@ fn show(out: &mut Output, rules: &[Rule]) {
             keys(rule),
             selection(rule),
             words::number(rule.overrides),
-            words::or_dash(rule.managed_by.as_ref()),
+            words::or_dash(rule.managed_by.as_deref()),
             notes.join(", "),
         ]);
     }
@@ -162,13 +162,16 @@ fn show_groups(out: &mut Output, groups: &Groups) {
     for group in &groups.items {
         table.row([
             if group.group.is_empty() { "(all)".to_owned() } else { key_values::shown(&group.group) },
-            words::or_dash(group.override_name.as_ref()),
+            words::or_dash(group.override_name.as_deref()),
             words::limit(group.limit),
             words::number(group.used),
             group.remaining.map_or("-".to_owned(), words::number),
-            group.reset_ms.map_or("-".to_owned(), words::duration),
+            group.reset_ms.map_or("-".to_owned(), |reset| words::duration(reset.0)),
             words::number(group.waiting as u64),
-            words::bar(i128::from(group.used), i128::from(group.limit)),
+            match group.limit {
+                Limit::Unlimited => String::new(),
+                Limit::AtMost(limit) => words::bar(group.used.into(), limit.into()),
+            },
         ]);
     }
     out.table(&table);
@@ -184,11 +187,11 @@ fn show_groups(out: &mut Output, groups: &Groups) {
 pub(crate) fn in_words(rule: &Rule) -> String {
     let limit = words::limit(rule.limit);
     let what = match (&rule.window, rule.limit) {
-        (_, ..0) => "everything".to_owned(),
-        (_, 0) => "nothing".to_owned(),
+        (_, Limit::Unlimited) => "everything".to_owned(),
+        (_, Limit::AtMost(0)) => "nothing".to_owned(),
         (None, _) => format!("{limit} in use at the same time"),
         (Some(window), _) => {
-            let per = words::duration(window.per_ms);
+            let per = words::duration(window.per_ms.0);
             match window.kind {
                 WindowType::Fixed => format!("{limit} in each fixed window of {per}"),
                 WindowType::Sliding => format!("{limit} in any {per}"),
@@ -207,7 +210,7 @@ pub(crate) fn in_words(rule: &Rule) -> String {
 }
 
 fn window(window: &Window) -> String {
-    let per = words::duration(window.per_ms);
+    let per = words::duration(window.per_ms.0);
     match (&window.kind, window.burst) {
         (WindowType::Fixed, _) => format!("fixed {per}"),
         (WindowType::Sliding, _) => format!("sliding {per}"),

@@ -27,9 +27,10 @@ mod args;
 
 pub use args::{Check, NewLease, Override, OverridePatch, Rule, RulePatch};
 pub use limina_engine::limiter::{
-    ChangedRule, Checked, CounterId, CounterInfo, Durability, GroupInfo, LeaseInfo, Limit, LimitStatus,
-    ManagedRule, OverrideInfo, Refusal, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo,
-    SetChanges, SetConflict, SetOverrides, Usage, Window,
+    AppliedLimit, ChangedRule, Checked, ConflictCode, Counter, CounterId, Durability, Group, Groups, Lease,
+    Limit, LimitStatus, ManagedRule, Override as OverrideInfo, Refusal, Rule as RuleInfo, RuleField,
+    RuleMatch, RuleOfSet, RuleSet, RuleSetChanges, RuleSetInfo, RuleWindow, SetConflict, SetOverrides, Usage,
+    Window, WindowType,
 };
 
 use crate::{
@@ -56,7 +57,7 @@ pub struct Limiter {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeaseTaken {
     /// The lease.
-    pub lease: LeaseInfo,
+    pub lease: Lease,
     /// The secret that extensions and the release need, together with the id of the lease.
     pub session: Name,
     /// Every limit that applied.
@@ -67,7 +68,7 @@ pub struct LeaseTaken {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CounterMoved {
     /// The counter afterwards.
-    pub counter: CounterInfo,
+    pub counter: Counter,
     /// Every limit that applied; none if something was given back.
     pub decision: Checked,
 }
@@ -163,7 +164,7 @@ impl Limiter {
         set: &str,
         rules: impl IntoIterator<Item = (Rule, Vec<Override>)>,
         overrides: SetOverrides,
-    ) -> Result<SetChanges> {
+    ) -> Result<RuleSetChanges> {
         let new = new_rule_set(rules, overrides)?;
         let change = Change::PutRuleSet { set: name("set", set)?, new, author: engine::SetAuthor::Client };
         reply!(self.change(change).await, Reply::RuleSetPut { changes, .. } => changes)
@@ -175,14 +176,14 @@ impl Limiter {
         set: &str,
         rules: impl IntoIterator<Item = (Rule, Vec<Override>)>,
         overrides: SetOverrides,
-    ) -> Result<SetChanges> {
+    ) -> Result<RuleSetChanges> {
         let plan = engine::RuleSetPlan::new(name("set", set)?, new_rule_set(rules, overrides)?)?;
         let command = Command::PlanRuleSet(plan);
         reply!(self.call(command).await, Reply::RuleSetPlanned(changes) => changes)
     }
 
     /// Deletes a rule set with its rules. Returns which rules that were.
-    pub async fn delete_rule_set(&self, set: &str) -> Result<SetChanges> {
+    pub async fn delete_rule_set(&self, set: &str) -> Result<RuleSetChanges> {
         let change = Change::DeleteRuleSet { set: name("set", set)?, author: engine::SetAuthor::Client };
         reply!(self.change(change).await, Reply::RuleSetDeleted(changes) => changes)
     }
@@ -255,7 +256,7 @@ impl Limiter {
     }
 
     /// Sets the part of a counter that leases do not hold. No rule is asked. The counter is removed at 0 or below.
-    pub async fn set_counter(&self, keys: impl Into<Keys>, to: i64) -> Result<CounterInfo> {
+    pub async fn set_counter(&self, keys: impl Into<Keys>, to: i64) -> Result<Counter> {
         let command = Command::SetCounter(engine::CounterChange::new(keys.into().build()?, to)?);
         reply!(self.call(command).await, Reply::Counter(counter) => counter)
     }
@@ -266,7 +267,7 @@ impl Limiter {
         query: Query,
         after: Option<CounterId>,
         limit: usize,
-    ) -> Result<Listed<CounterInfo, CounterId>> {
+    ) -> Result<Listed<Counter, CounterId>> {
         let command = Command::ListCounters { query, page: page(after.as_ref(), limit)? };
         reply!(self.call(command).await, Reply::Counters(counters) => counters)
     }
@@ -274,13 +275,13 @@ impl Limiter {
     /// The groups of a rule that use the most of their limits, at most `limit`: those that use the largest part of their limit
     /// come first, and groups without a limit come last. The groups are read in parts, between other requests, so they show
     /// different instants. With millions of groups in the namespace this takes seconds.
-    pub async fn most_used_groups(&self, rule: &str, limit: usize) -> Result<Vec<GroupInfo>> {
+    pub async fn most_used_groups(&self, rule: &str, limit: usize) -> Result<Vec<Group>> {
         let mut most_used = MostUsed::new(name("name", rule)?, limit)?;
         while let Some(command) = most_used.command() {
             let part = reply!(self.call(command).await, Reply::Groups(part) => part)?;
             most_used.add(part);
         }
-        Ok(most_used.into_groups().0)
+        Ok(most_used.into_groups().items)
     }
 
     /// Takes a lease: a check whose hits stay in use until the lease is released or expires.
@@ -298,19 +299,19 @@ impl Limiter {
     }
 
     /// Extends a lease: it lasts for its ttl from now on.
-    pub async fn extend_lease(&self, taken: &LeaseTaken) -> Result<LeaseInfo> {
-        self.extend_lease_as(taken.lease.id.as_str(), taken.session.as_str()).await
+    pub async fn extend_lease(&self, taken: &LeaseTaken) -> Result<Lease> {
+        self.extend_lease_as(taken.lease.lease_id.as_str(), taken.session.as_str()).await
     }
 
     /// Extends a lease by its id and the session of its holder.
-    pub async fn extend_lease_as(&self, lease_id: &str, session: &str) -> Result<LeaseInfo> {
+    pub async fn extend_lease_as(&self, lease_id: &str, session: &str) -> Result<Lease> {
         let (id, session) = (name("lease_id", lease_id)?, name("session_id", session)?);
         reply!(self.call(Command::ExtendLease { id, session }).await, Reply::Lease(lease) => lease)
     }
 
     /// Releases a lease: what it holds is given back.
     pub async fn release_lease(&self, taken: &LeaseTaken) -> Result<()> {
-        self.release_lease_as(taken.lease.id.as_str(), taken.session.as_str()).await
+        self.release_lease_as(taken.lease.lease_id.as_str(), taken.session.as_str()).await
     }
 
     /// Releases a lease by its id and the session of its holder.
@@ -327,7 +328,7 @@ impl Limiter {
     }
 
     /// Reads a lease.
-    pub async fn lease(&self, lease_id: &str) -> Result<LeaseInfo> {
+    pub async fn lease(&self, lease_id: &str) -> Result<Lease> {
         let command = Command::GetLease(name("lease_id", lease_id)?);
         reply!(self.call(command).await, Reply::Lease(lease) => lease)
     }
@@ -338,7 +339,7 @@ impl Limiter {
         owner: Option<&str>,
         after: Option<&Name>,
         limit: usize,
-    ) -> Result<Listed<LeaseInfo, Name>> {
+    ) -> Result<Listed<Lease, Name>> {
         let owner = owner.map(|owner| name("owner", owner)).transpose()?;
         let command = Command::ListLeases { owner, page: page(after, limit)? };
         reply!(self.call(command).await, Reply::Leases(leases) => leases)

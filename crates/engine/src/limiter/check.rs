@@ -7,7 +7,7 @@ use super::{
     check_request::{Check, CheckMode, Take},
     counters::Counter,
     groups::{GroupOwner, WriteWhen},
-    reply::{Answer, Checked, LimitStatus, Refusal, Reply},
+    reply::{Answer, AppliedLimit, Checked, Refusal, Reply},
     slot_queues::{FIRST, LAST},
     state::Limiter,
     terms::Limit,
@@ -22,6 +22,7 @@ use crate::{
 };
 use alloc::vec::Vec;
 use hashbrown::HashMap;
+use limina_api::limiter::LimitStatus;
 
 /// An estimate of the bytes of a stored window without its group. A sliding window with many entries takes more.
 pub(super) const WINDOW_BYTES: usize = 256;
@@ -372,7 +373,7 @@ pub(super) fn statuses(
     groups: Vec<TouchedGroup>,
     is_stale: bool,
     place: WaitId,
-) -> Vec<LimitStatus> {
+) -> Vec<AppliedLimit> {
     let limits = groups.into_iter().filter(|group| group.is_limit);
     limits
         .map(|group| {
@@ -382,19 +383,23 @@ pub(super) fn statuses(
             };
             let state = limiter.groups.state_at(index);
             let waiting = limiter.slots.waiting(group.owner, &group.values, place);
-            LimitStatus {
-                waiting,
+            let (limit, used) = (group.meter.reported_limit(), group.meter.used(state, now));
+            AppliedLimit {
                 entry: group.entry,
-                limit: group.meter.reported_limit(),
-                used: group.meter.used(state, now),
-                reset: group.meter.resets_after(state, now),
                 per: group.meter.per(),
                 refill: group.meter.refill(),
-                rule: group.rule,
-                override_name: group.override_name,
-                group: group.values,
-                shadow: group.is_shadow,
-                exceeded: group.exceeded,
+                status: LimitStatus {
+                    rule: group.rule,
+                    override_name: group.override_name,
+                    limit,
+                    used,
+                    remaining: limit.remaining(used),
+                    reset_ms: group.meter.resets_after(state, now),
+                    shadow: group.is_shadow,
+                    exceeded: group.exceeded,
+                    waiting,
+                    group: group.values,
+                },
             }
         })
         .collect()

@@ -1,6 +1,6 @@
 //! Counters: what is in use for one exact set of key-values.
 
-use super::{keys, reply::CounterInfo};
+use super::keys;
 use crate::{
     ids::NamespaceId,
     key_values::KeyValues,
@@ -10,6 +10,7 @@ use crate::{
     turn::BatchChanges,
 };
 use alloc::vec::Vec;
+use limina_api::limiter as api;
 use serde::{Deserialize, Serialize};
 
 /// What is in use for exact key-values.
@@ -85,7 +86,7 @@ impl Counters {
         index.and_then(|index| self.counters.at(index)).map(|(_, counter)| *counter).unwrap_or_default()
     }
 
-    pub(crate) fn info(&self, key_values: &KeyValues) -> CounterInfo {
+    pub(crate) fn info(&self, key_values: &KeyValues) -> api::Counter {
         info(key_values, &self.get(key_values))
     }
 
@@ -217,11 +218,11 @@ pub(super) fn counter_bytes(key_values: &KeyValues) -> u64 {
     resident::slab_slot::<(KeyValues, Counter)>() + key_values.heap()
 }
 
-pub(crate) fn info(key_values: &KeyValues, counter: &Counter) -> CounterInfo {
+pub(crate) fn info(key_values: &KeyValues, counter: &Counter) -> api::Counter {
     let shown = |sum: u128| u64::try_from(sum).unwrap_or(u64::MAX);
-    CounterInfo {
+    api::Counter {
         key_values: key_values.clone(),
-        total: shown(counter.total()),
+        counters: shown(counter.total()),
         leased: shown(counter.leased),
     }
 }

@@ -8,7 +8,7 @@ use super::{
     command::Command,
     groups::{GroupKey, GroupOwner},
     lists::find_rule,
-    reply::{GroupId, GroupInfo, Refusal, Reply, Usage},
+    reply::{GroupId, Refusal, Reply, Usage},
     rule::Rule,
     slot_queues::SlotQueues,
     state::Limiter,
@@ -16,10 +16,12 @@ use super::{
 };
 use crate::{
     Invalid, Listed, Name, Page, Time, answer_size,
+    key_values::KeyValues,
     lists::{LOOKED_AT, pick},
     slab::SlabIndex,
 };
 use alloc::{collections::BTreeSet, vec::Vec};
+use limina_api::limiter::{Group, Groups};
 
 /// The groups of a rule that use more than `above`, from the next [`LOOKED_AT`] slab indexes.
 pub(super) fn groups(
@@ -39,7 +41,7 @@ pub(super) fn groups(
         page.limit(),
         LOOKED_AT,
         |(_, key, state)| {
-            info(&limiter.slots, rule, key, state, now).filter(|found| Some(found.usage()) > above)
+            info(&limiter.slots, rule, key, state, now).filter(|found| Some(Usage::from(found)) > above)
         },
         |(index, ..)| GroupId(*index),
     );
@@ -50,7 +52,7 @@ pub(super) fn groups(
 }
 
 /// The group, if it is one of the rule's and counts anything.
-fn info(slots: &SlotQueues, rule: &Rule, key: &GroupKey, state: &GroupState, now: Time) -> Option<GroupInfo> {
+fn info(slots: &SlotQueues, rule: &Rule, key: &GroupKey, state: &GroupState, now: Time) -> Option<Group> {
     let item = match key.owner {
         GroupOwner::Rule(generation) if generation == rule.stored.generation => {
             rule.overrides.exact(&rule.keys, &key.values)
@@ -62,12 +64,14 @@ fn info(slots: &SlotQueues, rule: &Rule, key: &GroupKey, state: &GroupState, now
     };
     let meter = item.map_or_else(|| rule.meter(), |item| rule.override_meter(item));
     let used = meter.used(Some(state), now);
-    (used > 0).then(|| GroupInfo {
+    let limit = meter.reported_limit();
+    (used > 0).then(|| Group {
         override_name: item.map(|item| item.stored.terms.name.clone()),
         group: key.values.clone(),
-        limit: meter.reported_limit(),
+        limit,
         used,
-        reset: meter.resets_after(Some(state), now),
+        remaining: limit.remaining(used),
+        reset_ms: meter.resets_after(Some(state), now),
         waiting: slots.waiting_in(key),
     })
 }
@@ -79,7 +83,7 @@ pub struct MostUsed {
     rule: Name,
     limit: usize,
     /// The first has used the most.
-    found: Vec<GroupInfo>,
+    found: Vec<Group>,
     next: Next,
     /// Whether groups were left out because they would have made the answer too large.
     is_cut: bool,
@@ -108,20 +112,21 @@ impl MostUsed {
             Next::End => return None,
         };
         let is_full = self.is_cut || self.found.len() == self.limit;
-        let above = self.found.last().filter(|_| is_full).map(GroupInfo::usage);
+        let above = self.found.last().filter(|_| is_full).map(Usage::from);
         let page = Page::new(after, self.limit).expect("the limit was checked");
         Some(Command::ListGroups { rule: self.rule.clone(), above, page })
     }
 
     /// Adds the next part, and keeps the groups that use the most.
-    pub fn add(&mut self, part: Listed<GroupInfo, GroupId>) {
+    pub fn add(&mut self, part: Listed<Group, GroupId>) {
         self.next = part.next.map_or(Next::End, Next::After);
         // A group that was dropped and has come back may be listed twice. The later part is right.
-        let again: BTreeSet<_> = part.items.iter().map(GroupInfo::identity).collect();
-        self.found.retain(|group| !again.contains(&group.identity()));
+        let again: BTreeSet<_> = part.items.iter().map(identity).collect();
+        self.found.retain(|group| !again.contains(&identity(group)));
         drop(again);
         self.found.extend(part.items);
-        self.found.sort_by(|a, b| b.usage().cmp(&a.usage()).then_with(|| a.identity().cmp(&b.identity())));
+        self.found
+            .sort_by(|a, b| Usage::from(b).cmp(&Usage::from(a)).then_with(|| identity(a).cmp(&identity(b))));
         self.found.truncate(self.limit);
         let mut bytes = 0;
         let fits = self.found.iter().take_while(|group| {
@@ -133,26 +138,35 @@ impl MostUsed {
         self.found.truncate(fits);
     }
 
-    /// The groups, and whether they are certainly those that use the most: all groups were looked at, and none was left out
-    /// because of its size.
-    pub fn into_groups(self) -> (Vec<GroupInfo>, bool) {
-        let is_complete = matches!(self.next, Next::End) && !self.is_cut;
-        (self.found, is_complete)
+    /// The groups. They are complete if all groups were looked at, and none was left out because of its size.
+    pub fn into_groups(self) -> Groups {
+        let complete = matches!(self.next, Next::End) && !self.is_cut;
+        Groups { items: self.found, next: None, complete }
     }
+}
+
+/// No two groups of a rule have the same.
+fn identity(group: &Group) -> (Option<&Name>, &KeyValues) {
+    (group.override_name.as_ref(), &group.group)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        key_values::{KeyValues, Value},
-        limiter::Limit,
-    };
+    use crate::{key_values::Value, limiter::Limit};
     use alloc::{format, vec};
 
-    fn group(user: &str, used: u64, limit: Limit) -> GroupInfo {
+    fn group(user: &str, used: u64, limit: Limit) -> Group {
         let group = KeyValues::new(vec![("user", Value::String(user))]).unwrap();
-        GroupInfo { override_name: None, group, limit, used, reset: None, waiting: 0 }
+        Group {
+            override_name: None,
+            group,
+            limit,
+            used,
+            remaining: limit.remaining(used),
+            reset_ms: None,
+            waiting: 0,
+        }
     }
 
     #[test]
@@ -173,10 +187,10 @@ mod tests {
             vec![group("d", 1, Limit::AtMost(0)), group("c", 5, ten), group("e", 6, Limit::AtMost(12))];
         most.add(Listed { items: second, next: None });
         assert!(most.command().is_none());
-        let (groups, is_complete) = most.into_groups();
+        let Groups { items: groups, complete, .. } = most.into_groups();
         let shown: Vec<_> = groups.iter().map(|group| format!("{:?} {}", group.group, group.used)).collect();
         assert_eq!(shown, [r#"{"user": "d"} 1"#, r#"{"user": "e"} 6"#, r#"{"user": "c"} 5"#]);
-        assert!(is_complete);
+        assert!(complete);
     }
 
     #[test]
@@ -185,8 +199,8 @@ mod tests {
         let large = |number: u64| group(&format!("{}{number}", &long[..1_000]), number, Limit::AtMost(1_000));
         let mut most = MostUsed::new(Name::new("r").unwrap(), 1_000).unwrap();
         most.add(Listed { items: (1..=1_000).map(large).collect(), next: None });
-        let (groups, is_complete) = most.into_groups();
+        let Groups { items: groups, complete, .. } = most.into_groups();
         assert!((100..1_000).contains(&groups.len()), "{}", groups.len());
-        assert_eq!((groups[0].used, is_complete), (1_000, false));
+        assert_eq!((groups[0].used, complete), (1_000, false));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     command::NewLease,
-    reply::{Checked, LeaseInfo, Reply},
+    reply::{Checked, Reply},
 };
 use crate::{
     Millis, Name, Position, Time,
@@ -13,6 +13,7 @@ use crate::{
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource},
 };
 use alloc::{boxed::Box, collections::BTreeMap};
+use limina_api::limiter as api;
 use serde::{Deserialize, Serialize};
 
 /// All leases of a namespace, by their ids.
@@ -122,18 +123,17 @@ impl Lease {
         Reply::LeaseTaken { lease: Box::new(self.info(now)), session: self.session.clone(), decision }
     }
 
-    pub(super) fn info(&self, now: Time) -> LeaseInfo {
-        LeaseInfo {
-            id: self.id.clone(),
+    pub(super) fn info(&self, now: Time) -> api::Lease {
+        api::Lease {
+            lease_id: self.id.clone(),
+            operation_id: self.operation_id.clone(),
+            fencing_token: self.token,
             key_values: self.key_values.clone(),
             hits: self.hits,
             owner: self.owner.clone(),
-            ttl: self.ttl,
-            taken_at: self.taken_at,
-            expires_at: self.expires_at,
-            fencing_token: self.token,
-            operation_id: self.operation_id.clone(),
-            now,
+            held_ms: now.since(self.taken_at),
+            expires_in_ms: self.expires_at.since(now),
+            ttl_ms: self.ttl,
         }
     }
 }

@@ -131,12 +131,12 @@ pub(super) fn list(limiter: &Limiter, now: Time, owner: Option<&Name>, page: &Pa
 pub(super) fn repeat_reply(limiter: &mut Limiter, now: Time, reply: &Reply) -> Option<Reply> {
     match reply {
         Reply::LeaseTaken { lease, decision, .. } => {
-            let lease = limiter.leases.get_mut(&lease.id)?;
+            let lease = limiter.leases.get_mut(&lease.lease_id)?;
             lease.ends_with_client = false;
             Some(lease.taken(now, decision.clone()))
         }
         // The reply to a heartbeat.
-        Reply::Lease(lease) => Some(Reply::Lease(limiter.leases.get(&lease.id)?.info(now))),
+        Reply::Lease(lease) => Some(Reply::Lease(limiter.leases.get(&lease.lease_id)?.info(now))),
         other => Some(other.clone()),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     counters,
-    reply::{CounterId, Refusal, Reply, RuleMatch, RuleOfSet, RuleSet},
+    reply::{CounterId, Refusal, Reply},
     rule::Rule,
     state::Limiter,
 };
@@ -14,6 +14,7 @@ use crate::{
     selection::Query,
 };
 use alloc::vec::Vec;
+use limina_api::limiter::{RuleMatch, RuleSet, RuleSetInfo};
 
 pub(super) fn rule(limiter: &Limiter, name: &Name) -> Result<Reply, Refusal> {
     Ok(Reply::Rule(find_rule(limiter, name)?.info()))
@@ -71,7 +72,7 @@ pub(super) fn rule_set(
     let mut rules = Vec::new();
     for rule in sets.rules_of(name).filter_map(|name| limiter.rule(name)) {
         let of_set = rule.overrides.iter().map(|(_, item)| item).filter(|item| item.stored.is_of_set);
-        let mut of_rule = RuleOfSet { rule: rule.info(), overrides: Vec::new() };
+        let Some(mut of_rule) = rule.info_of_set() else { continue };
         budget.spend(answer_size::estimate(&of_rule))?;
         for item in of_set {
             let info = rule.override_info(item);
@@ -80,7 +81,8 @@ pub(super) fn rule_set(
         }
         rules.push(of_rule);
     }
-    Ok(Ok(Reply::RuleSet(RuleSet { info: sets.info(set), rules })))
+    let RuleSetInfo { name, rules: _, overrides, created_position } = sets.info(set);
+    Ok(Ok(Reply::RuleSet(RuleSet { name, rules, overrides, created_position })))
 }
 
 pub(super) fn rule_sets(limiter: &Limiter, page: &Page<Name>) -> Reply {
@@ -118,10 +120,10 @@ pub(super) fn matches(
         if !rule.is_active || fits.is_err() {
             return;
         }
-        let found = RuleMatch { rule: rule.info(), group: group.clone(), overrides: Vec::new() };
-        fits = budget.spend(answer_size::estimate(&found));
+        let found = RuleMatch { rule: rule.info(), group: group.clone(), matching_overrides: Vec::new() };
+        fits = budget.spend(answer_size::estimate(&(&found.rule, &found.group)));
         matches.push(found);
-        let overrides = &mut matches.last_mut().expect("it was just pushed").overrides;
+        let overrides = &mut matches.last_mut().expect("it was just pushed").matching_overrides;
         for item in rule.overrides.applying(key_values, &mut scratch).filter(|item| item.is_active) {
             let info = rule.override_info(item);
             fits = fits.and_then(|()| budget.spend(answer_size::estimate(&info)));
@@ -130,9 +132,9 @@ pub(super) fn matches(
             }
             overrides.push(info);
         }
-        overrides.sort_unstable_by(|a, b| a.item.name.cmp(&b.item.name));
+        overrides.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     });
     fits?;
-    matches.sort_unstable_by(|a, b| a.rule.rule.name.cmp(&b.rule.rule.name));
+    matches.sort_unstable_by(|a, b| a.rule.name.cmp(&b.rule.name));
     Ok(Reply::Matches(matches))
 }

@@ -62,13 +62,14 @@ pub use check_request::{Check, CheckBatch, CheckSet, EntryMode, RequestLimit, Se
 pub use command::{Change, Command, CounterChange, NewLease, RuleChange, RuleSetPlan};
 pub(crate) use garbage::Garbage;
 pub use group_list::MostUsed;
+pub use limina_api::limiter::{
+    ChangedRule, ConflictCode, Counter, Group, Groups, Lease, LimitStatus, Override, Rule, RuleField,
+    RuleMatch, RuleSet, RuleSetChanges, RuleSetInfo, SetConflict, SetRule as RuleOfSet, Window as RuleWindow,
+    WindowType,
+};
 pub use parts::{HeldBy, LimitOfCheck};
 pub(crate) use reply::Answer;
-pub use reply::{
-    ChangedRule, Checked, CounterId, CounterInfo, GroupId, GroupInfo, LeaseInfo, LimitStatus, ManagedRule,
-    OverrideInfo, Refusal, Reply, RuleField, RuleInfo, RuleMatch, RuleOfSet, RuleSet, RuleSetInfo,
-    SetChanges, SetConflict, Usage,
-};
+pub use reply::{AppliedLimit, Checked, CounterId, GroupId, ManagedRule, Refusal, Reply, Usage};
 pub(crate) use rules::EMPTY_BYTES;
 pub(crate) use slot_queues::{LAST, MAX_WAITING, Slots};
 pub(crate) use state::Limiter;
@@ -83,6 +84,7 @@ use crate::{
     answer_size::{AnswerBudget, TooLarge},
     turn::{Attempt, Turn},
 };
+use limina_api::limiter as api;
 
 /// Runs a command that is not a batch. It needs no stored record. If it waits, `wait` identifies it when it completes. `may_relax` says whether
 /// the reply may be relaxed at all: the reply to a request with an idempotency key may not.
@@ -149,7 +151,7 @@ pub(crate) fn apply(
 }
 
 /// A rule as it is now.
-pub(crate) fn find_rule(limiter: &Limiter, name: &Name) -> Option<RuleInfo> {
+pub(crate) fn find_rule(limiter: &Limiter, name: &Name) -> Option<api::Rule> {
     match lists::rule(limiter, name) {
         Ok(Reply::Rule(info)) => Some(info),
         _ => None,
@@ -157,12 +159,12 @@ pub(crate) fn find_rule(limiter: &Limiter, name: &Name) -> Option<RuleInfo> {
 }
 
 /// A rule set as it is now, without its rules.
-pub(crate) fn find_rule_set(limiter: &Limiter, set: &Name) -> Option<RuleSetInfo> {
+pub(crate) fn find_rule_set(limiter: &Limiter, set: &Name) -> Option<api::RuleSetInfo> {
     limiter.rules.sets.get(set).map(|stored| limiter.rules.sets.info(stored))
 }
 
 /// An override as it is now.
-pub(crate) fn find_override(limiter: &Limiter, rule: &Name, name: &Name) -> Option<OverrideInfo> {
+pub(crate) fn find_override(limiter: &Limiter, rule: &Name, name: &Name) -> Option<api::Override> {
     match lists::override_of(limiter, rule, name) {
         Ok(Reply::Override(info)) => Some(info),
         _ => None,
@@ -170,7 +172,7 @@ pub(crate) fn find_override(limiter: &Limiter, rule: &Name, name: &Name) -> Opti
 }
 
 /// A lease as it is now.
-pub(crate) fn find_lease(limiter: &Limiter, now: Time, id: &Name) -> Option<LeaseInfo> {
+pub(crate) fn find_lease(limiter: &Limiter, now: Time, id: &Name) -> Option<api::Lease> {
     match leases::get(limiter, now, id) {
         Ok(Reply::Lease(info)) => Some(info),
         _ => None,
@@ -178,8 +180,8 @@ pub(crate) fn find_lease(limiter: &Limiter, now: Time, id: &Name) -> Option<Leas
 }
 
 /// A counter as it is now, unless nothing is in use.
-pub(crate) fn find_counter(limiter: &Limiter, key_values: &KeyValues) -> Option<CounterInfo> {
-    Some(limiter.counters.info(key_values)).filter(|info| info.total > 0)
+pub(crate) fn find_counter(limiter: &Limiter, key_values: &KeyValues) -> Option<api::Counter> {
+    Some(limiter.counters.info(key_values)).filter(|counter| counter.counters > 0)
 }
 
 /// The kept reply to a repeated request, as of now. `None` if the request must be decided again, because the lease of the

@@ -7,7 +7,7 @@ use super::{
     groups::{GroupKey, GroupOwner, WriteWhen},
     lease::Lease,
     leases,
-    reply::LimitStatus,
+    reply::AppliedLimit,
     slot_queues::{LAST, Slots},
     state::Limiter,
     touched_groups::{TouchedGroup, TouchedGroups, range_of},
@@ -33,7 +33,7 @@ pub struct LimitOfCheck {
     /// The name of the check. The place of a check without a name is the `entry` of the status.
     pub check: Option<Name>,
     /// The status of the limit.
-    pub status: LimitStatus,
+    pub status: AppliedLimit,
     /// Whether the limit refuses the check. A shadow limit never does.
     pub refuses: bool,
     /// Some of those who hold what is in use, the longest holder first. Only of a limit without a window that refuses, and
@@ -42,7 +42,7 @@ pub struct LimitOfCheck {
 }
 
 impl LimitOfCheck {
-    fn new(refuses: bool, status: LimitStatus) -> LimitOfCheck {
+    fn new(refuses: bool, status: AppliedLimit) -> LimitOfCheck {
         LimitOfCheck { check: None, refuses, status, held_by: Vec::new() }
     }
 }
@@ -216,7 +216,7 @@ pub(crate) fn decide(
     }
     let retry_after = if is_refused { check::retry_after(limiter, now, entries, &groups) } else { None };
     let limits = would_be.unwrap_or_else(|| check::statuses(limiter, now, groups, true, place)).into_iter();
-    let limits = limits.map(|status| LimitOfCheck::new(status.exceeded && !status.shadow, status));
+    let limits = limits.map(|status| LimitOfCheck::new(status.refuses(), status));
     Ok(ChecksOutcome { is_refused, limits: limits.collect(), retry_after, taken })
 }
 
@@ -429,7 +429,7 @@ pub(crate) fn end(limiter: &mut Limiter, turn: &mut Turn<'_>, lease_id: &Name) {
 
 /// The leases that hold most of the time a part of what is in use in the group of a limit, the longest holder first: at most
 /// `shown` of those that were looked at.
-pub(crate) fn held_by(limiter: &Limiter, now: Time, limit: &LimitStatus, shown: usize) -> Vec<HeldBy> {
+pub(crate) fn held_by(limiter: &Limiter, now: Time, limit: &AppliedLimit, shown: usize) -> Vec<HeldBy> {
     let Some(rule) = limit.rule.as_ref().and_then(|name| limiter.rule(name)) else { return Vec::new() };
     let (mut group, mut scratch) = (ByteBuffer::new(), ByteBuffer::new());
     let mut is_counted = |lease: &Lease| {

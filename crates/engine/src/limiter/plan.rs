@@ -1,13 +1,13 @@
 //! The plan of a change of rules: what `prepare` has decided and `finish` carries out, once the backfill is done.
 
 use super::{
-    reply::SetChanges,
     rule::RuleNumber,
     rules::Rules,
     terms::{NewOverride, NewRule, SetOverrides},
 };
 use crate::{Name, Position};
 use alloc::vec::Vec;
+use limina_api::limiter::RuleSetChanges;
 
 /// What a change of rules does once everything is counted. Carrying it out cannot fail.
 #[derive(Debug)]
@@ -53,8 +53,8 @@ pub(super) enum PlannedReply {
     RuleDeleted,
     Override { rule: Name, name: Name, is_new: bool },
     OverrideDeleted,
-    Set { is_new: bool, changes: SetChanges },
-    SetDeleted(SetChanges),
+    Set { is_new: bool, changes: RuleSetChanges },
+    SetDeleted(RuleSetChanges),
 }
 
 impl Plan {

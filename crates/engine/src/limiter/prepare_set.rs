@@ -8,7 +8,7 @@ use super::{
     insert_rule::{RuleSizes, check_quotas, insert_inactive, insert_replacement},
     overrides::{Override, Overrides, StoredOverride, override_bytes},
     plan::{NewActiveRule, Plan, PlannedReply, Step},
-    reply::{ChangedRule, ManagedRule, Refusal, Reply, RuleField, SetChanges, SetConflict},
+    reply::{ManagedRule, Refusal, Reply},
     rule::{Rule, RuleNumber, rule_bytes},
     rule_sets::rule_set_bytes,
     state::Limiter,
@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{Name, turn::Turn};
 use alloc::{collections::BTreeSet, vec::Vec};
+use limina_api::limiter::{ChangedRule, ConflictCode, RuleField, RuleSetChanges, SetConflict};
 
 /// Plans to make the set exactly `new`. A refused change has changed nothing.
 pub(super) fn put(
@@ -69,13 +70,13 @@ pub(super) fn delete(limiter: &Limiter, set: &Name, author: SetAuthor) -> Result
     let deleted: Vec<Name> = limiter.rules.sets.rules_of(set).cloned().collect();
     let steps = deleted.iter().filter_map(|name| limiter.rules.number(name)).map(Step::DeleteRule);
     let steps = steps.chain([Step::DeleteSet(set.clone())]).collect();
-    let changes = SetChanges { deleted, ..SetChanges::default() };
+    let changes = RuleSetChanges { deleted, ..RuleSetChanges::default() };
     Ok(Plan { steps, ..Plan::new(PlannedReply::SetDeleted(changes)) })
 }
 
 /// A set that was compared with the rules that exist.
 struct Compared<'a> {
-    changes: SetChanges,
+    changes: RuleSetChanges,
     /// One for each rule of the set, in the order of the command.
     differences: Vec<Difference<'a>>,
     /// The rules of the set that it no longer has.
@@ -105,7 +106,7 @@ struct Changed<'a> {
 }
 
 fn compare<'a>(limiter: &Limiter, set: &Name, new: &'a NewRuleSet) -> Compared<'a> {
-    let mut changes = SetChanges::default();
+    let mut changes = RuleSetChanges::default();
     let (mut before, mut after) = (RuleSizes::default(), RuleSizes::default());
     if limiter.rules.sets.get(set).is_none() {
         after.bytes += rule_set_bytes(set);
@@ -123,8 +124,7 @@ fn compare<'a>(limiter: &Limiter, set: &Name, new: &'a NewRuleSet) -> Compared<'
         };
         let rule = limiter.rules.at(number);
         if let Some(other) = rule.stored.managed_by.as_ref().filter(|other| *other != set) {
-            let managed = ManagedRule { rule: terms.name.clone(), set: other.clone() };
-            changes.conflicts.push(SetConflict::RuleManagedBySet(managed));
+            changes.conflicts.push(managed_by_set(&terms.name, other));
             differences.push(Difference::None);
             continue;
         }
@@ -170,8 +170,18 @@ fn compare<'a>(limiter: &Limiter, set: &Name, new: &'a NewRuleSet) -> Compared<'
     }
     changes.created.sort_unstable();
     changes.changed.sort_unstable_by(|a, b| a.rule.cmp(&b.rule));
-    changes.conflicts.sort_by(|a, b| a.rule().cmp(b.rule()));
+    changes.conflicts.sort_by(|a, b| a.rule.cmp(&b.rule));
     Compared { changes, differences, deleted, before, after }
+}
+
+/// The rule belongs to another set.
+fn managed_by_set(rule: &Name, set: &Name) -> SetConflict {
+    SetConflict {
+        rule: rule.clone(),
+        code: ConflictCode::RuleManagedBySet,
+        managed_by: Some(set.clone()),
+        override_name: None,
+    }
 }
 
 /// What is different in the overrides of a rule.
@@ -210,16 +220,19 @@ fn compare_overrides<'a>(rule: &Rule, new: &'a SetRule, mode: SetOverrides) -> C
             Some(_) => unnamed().find(|(_, item)| stays(item) && lacks(item)).map(|(name, _)| name.clone()),
             None => None,
         };
-        let rule_name = || terms.name.clone();
-        conflict =
-            lacking.map(|name| SetConflict::OverridesConflict { rule: rule_name(), name }).or_else(|| {
-                let twin = |new: &&NewOverride| {
-                    let other = rule.overrides.by_key_values(&new.key_values)?;
-                    kept(&other.stored.terms.name).map(|item| item.stored.terms.name.clone())
-                };
-                let name = put.iter().find_map(twin)?;
-                Some(SetConflict::OverrideAlreadyExists { rule: rule_name(), name })
-            });
+        let twin = |new: &&NewOverride| {
+            let other = rule.overrides.by_key_values(&new.key_values)?;
+            kept(&other.stored.terms.name).map(|item| item.stored.terms.name.clone())
+        };
+        let found = lacking
+            .map(|name| (ConflictCode::OverridesConflict, name))
+            .or_else(|| put.iter().find_map(twin).map(|name| (ConflictCode::OverrideAlreadyExists, name)));
+        conflict = found.map(|(code, name)| SetConflict {
+            rule: terms.name.clone(),
+            code,
+            managed_by: None,
+            override_name: Some(name),
+        });
     }
     ComparedOverrides { put, gone, conflict }
 }
@@ -241,25 +254,20 @@ fn changed_fields(old: &NewRule, new: &NewRule) -> Vec<RuleField> {
 
 /// The refusal of a set with these conflicts, in the order of refusals.
 fn refusal(conflicts: &[SetConflict]) -> Option<Refusal> {
-    let managed = conflicts.iter().filter_map(|conflict| match conflict {
-        SetConflict::RuleManagedBySet(managed) => Some(managed.clone()),
-        SetConflict::OverridesConflict { .. } | SetConflict::OverrideAlreadyExists { .. } => None,
+    let with = |code| conflicts.iter().filter(move |conflict| conflict.code == code);
+    let managed = with(ConflictCode::RuleManagedBySet).filter_map(|conflict| {
+        Some(ManagedRule { rule: conflict.rule.clone(), set: conflict.managed_by.clone()? })
     });
     let rules: Vec<ManagedRule> = managed.collect();
     if !rules.is_empty() {
         return Some(Refusal::RuleManagedBySet { rules });
     }
-    let lacking = conflicts.iter().find_map(|conflict| match conflict {
-        SetConflict::OverridesConflict { rule, name } => {
-            Some(Refusal::OverridesConflict { rule: rule.clone(), name: name.clone() })
-        }
-        _ => None,
-    });
-    lacking.or_else(|| match conflicts.first()? {
-        SetConflict::OverrideAlreadyExists { rule, name } => {
-            Some(Refusal::OverrideAlreadyExists { rule: rule.clone(), name: name.clone() })
-        }
-        _ => None,
+    let first =
+        |code| with(code).find_map(|conflict| Some((conflict.rule.clone(), conflict.override_name.clone()?)));
+    let lacking = first(ConflictCode::OverridesConflict);
+    lacking.map(|(rule, name)| Refusal::OverridesConflict { rule, name }).or_else(|| {
+        first(ConflictCode::OverrideAlreadyExists)
+            .map(|(rule, name)| Refusal::OverrideAlreadyExists { rule, name })
     })
 }
 

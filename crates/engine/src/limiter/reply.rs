@@ -1,39 +1,42 @@
 //! The replies and refusals of the limiter.
 
-use super::terms::{Limit, NewOverride, NewRule, SetOverrides};
-use crate::{Listed, Millis, Name, Position, QuotaExceeded, Time, key_values::KeyValues};
+use crate::{Listed, Millis, Name, QuotaExceeded, key_values::KeyValues};
 use alloc::{boxed::Box, vec::Vec};
-use core::cmp::Ordering;
+use core::{cmp::Ordering, fmt, ops::Deref};
+use limina_api::limiter::{
+    CheckReply, Counter, Group, Lease, Limit, LimitStatus, Override, Rule, RuleMatch, RuleSet,
+    RuleSetChanges, RuleSetInfo,
+};
 use serde::{Deserialize, Serialize};
 
 /// The reply to a command that succeeded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// A rule as it is now.
-    Rule(RuleInfo),
+    Rule(Rule),
     /// A rule that this command has created.
-    RuleCreated(RuleInfo),
+    RuleCreated(Rule),
     /// The rule and its overrides are deleted.
     RuleDeleted,
     /// A page of the rules, sorted by name.
-    Rules(Listed<RuleInfo, Name>),
+    Rules(Listed<Rule, Name>),
     /// An override as it is now.
-    Override(OverrideInfo),
+    Override(Override),
     /// An override that this command has created.
-    OverrideCreated(OverrideInfo),
+    OverrideCreated(Override),
     /// The override is deleted.
     OverrideDeleted,
     /// A page of a rule's overrides, sorted by name.
-    Overrides(Listed<OverrideInfo, Name>),
+    Overrides(Listed<Override, Name>),
     /// The rule set is what it is to be.
     RuleSetPut {
         /// Whether this command has created the set.
         is_new: bool,
         /// What has changed.
-        changes: SetChanges,
+        changes: RuleSetChanges,
     },
     /// The rules that apply, sorted by name.
-    Matches(Vec<RuleMatch>),
+    Matches(#[serde(with = "match_parts")] Vec<RuleMatch>),
     /// The check is allowed.
     Allowed(Checked),
     /// One decision for each check, in order, allowed or not. A check that no limit has decided is refused with
@@ -44,41 +47,63 @@ pub enum Reply {
     /// The counter after taking or giving back.
     Moved {
         /// The counter.
-        counter: CounterInfo,
+        counter: Counter,
         /// The decision of the check. Without limits if something was given back, because then nothing is checked.
         decision: Checked,
     },
     /// The counter after it was set.
-    Counter(CounterInfo),
+    Counter(Counter),
     /// A page of the counters, sorted by index.
-    Counters(Listed<CounterInfo, CounterId>),
+    Counters(Listed<Counter, CounterId>),
     /// A lease that this command has taken.
     LeaseTaken {
         /// The lease. In a box: every reply would be as large as the largest one.
-        lease: Box<LeaseInfo>,
+        lease: Box<Lease>,
         /// The session secret. Only the holder may see it.
         session: Name,
         /// The decision of the check.
         decision: Checked,
     },
     /// A lease as it is now.
-    Lease(LeaseInfo),
+    Lease(Lease),
     /// The lease has ended, and what it held is given back.
     LeaseReleased,
     /// The request no longer waits.
     LeaseAbandoned,
     /// A page of the leases, sorted by id.
-    Leases(Listed<LeaseInfo, Name>),
+    Leases(Listed<Lease, Name>),
     /// A part of a rule's groups, sorted by index.
-    Groups(Listed<GroupInfo, GroupId>),
+    Groups(Listed<Group, GroupId>),
     /// What putting the rule set would change.
-    RuleSetPlanned(SetChanges),
+    RuleSetPlanned(RuleSetChanges),
     /// The rule set and its rules are deleted.
-    RuleSetDeleted(SetChanges),
+    RuleSetDeleted(RuleSetChanges),
     /// A rule set with its rules.
     RuleSet(RuleSet),
     /// A page of the rule sets, sorted by name.
     RuleSets(Listed<RuleSetInfo, Name>),
+}
+
+/// Matches as nodes send them. JSON writes the fields of the rule beside the others, which is no struct for a compact encoding.
+mod match_parts {
+    use super::{KeyValues, Override, Rule, RuleMatch, Vec};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(matches: &[RuleMatch], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(
+            matches
+                .iter()
+                .map(|RuleMatch { rule, group, matching_overrides }| (rule, group, matching_overrides)),
+        )
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Vec<RuleMatch>, D::Error> {
+        let parts = Vec::<(Rule, KeyValues, Vec<Override>)>::deserialize(deserializer)?;
+        let found = |(rule, group, matching_overrides)| RuleMatch { rule, group, matching_overrides };
+        Ok(parts.into_iter().map(found).collect())
+    }
 }
 
 /// A reply, and whether it may be released before its batch is durable.
@@ -205,73 +230,6 @@ impl Refusal {
     }
 }
 
-/// A rule as clients see it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RuleInfo {
-    /// What was set.
-    pub rule: NewRule,
-    /// The number of overrides.
-    pub overrides: usize,
-    /// The set to which the rule belongs.
-    pub managed_by: Option<Name>,
-    /// The position of the change that created it.
-    pub created_at: Position,
-}
-
-/// An override as clients see it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OverrideInfo {
-    /// The rule it belongs to.
-    pub rule: Name,
-    /// What was set.
-    pub item: NewOverride,
-    /// The position of the change that created it.
-    pub created_at: Position,
-}
-
-/// A rule that applies.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RuleMatch {
-    /// The rule.
-    pub rule: RuleInfo,
-    /// The values of the keys of group_by.
-    pub group: KeyValues,
-    /// The overrides that apply, sorted by name.
-    pub overrides: Vec<OverrideInfo>,
-}
-
-/// A rule set without its rules.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleSetInfo {
-    /// The name.
-    pub name: Name,
-    /// The number of its rules.
-    pub rules: usize,
-    /// Whether clients may make overrides of the rules.
-    pub overrides: SetOverrides,
-    /// The position of the change that created it.
-    pub created_at: Position,
-}
-
-/// A rule set with its rules.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RuleSet {
-    /// The set.
-    pub info: RuleSetInfo,
-    /// Its rules, sorted by name.
-    pub rules: Vec<RuleOfSet>,
-}
-
-/// A rule of a set.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RuleOfSet {
-    /// The rule.
-    pub rule: RuleInfo,
-    /// Those of its overrides that belong to the set, sorted by name. Clients' overrides of an open set are not among
-    /// them.
-    pub overrides: Vec<OverrideInfo>,
-}
-
 /// A rule and the set that it belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManagedRule {
@@ -279,119 +237,6 @@ pub struct ManagedRule {
     pub rule: Name,
     /// The set.
     pub set: Name,
-}
-
-/// What a change of a rule set changes. Each list is sorted by the names of rules.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct SetChanges {
-    /// Created rules.
-    pub created: Vec<Name>,
-    /// Rules that change, or whose overrides do.
-    pub changed: Vec<ChangedRule>,
-    /// Deleted rules.
-    pub deleted: Vec<Name>,
-    /// Why the change is refused. None if it is not.
-    pub conflicts: Vec<SetConflict>,
-}
-
-impl SetChanges {
-    /// Whether no rule changes.
-    pub fn is_empty(&self) -> bool {
-        self.created.is_empty() && self.changed.is_empty() && self.deleted.is_empty()
-    }
-}
-
-/// A rule that a change of its set changes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChangedRule {
-    /// The rule.
-    pub rule: Name,
-    /// What changes, at least one.
-    pub fields: Vec<RuleField>,
-    /// Whether what the rule has counted is forgotten: it has another window or groups by other keys.
-    pub starts_empty: bool,
-}
-
-/// A field of a rule.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum RuleField {
-    /// The keys by which it groups.
-    GroupBy,
-    /// Its selection.
-    Selection,
-    /// Its limit.
-    Limit,
-    /// Its window.
-    Window,
-    /// Whether it only reports.
-    Shadow,
-    /// Whether its answers wait for the disk.
-    Durability,
-    /// Its description.
-    Description,
-    /// Its overrides.
-    Overrides,
-    /// The set that it belongs to.
-    ManagedBy,
-}
-
-impl RuleField {
-    /// The field's name in the API.
-    pub fn word(self) -> &'static str {
-        match self {
-            RuleField::GroupBy => "group_by",
-            RuleField::Selection => "selection",
-            RuleField::Limit => "limit",
-            RuleField::Window => "window",
-            RuleField::Shadow => "shadow",
-            RuleField::Durability => "durability",
-            RuleField::Description => "description",
-            RuleField::Overrides => "overrides",
-            RuleField::ManagedBy => "managed_by",
-        }
-    }
-}
-
-/// Why a rule set cannot be put.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SetConflict {
-    /// The rule belongs to another set.
-    RuleManagedBySet(ManagedRule),
-    /// An override that a client has made lacks a key of the new group_by.
-    OverridesConflict {
-        /// The rule.
-        rule: Name,
-        /// The first such override by name.
-        name: Name,
-    },
-    /// An override that a client has made has the key-values of an override of the set, and another name.
-    OverrideAlreadyExists {
-        /// The rule.
-        rule: Name,
-        /// The client's override.
-        name: Name,
-    },
-}
-
-impl SetConflict {
-    /// The rule that the conflict is about.
-    pub fn rule(&self) -> &Name {
-        match self {
-            SetConflict::RuleManagedBySet(managed) => &managed.rule,
-            SetConflict::OverridesConflict { rule, .. } | SetConflict::OverrideAlreadyExists { rule, .. } => {
-                rule
-            }
-        }
-    }
-
-    /// The error code with which putting the set is refused.
-    pub fn code(&self) -> &'static str {
-        match self {
-            SetConflict::RuleManagedBySet(_) => "RuleManagedBySet",
-            SetConflict::OverridesConflict { .. } => "OverridesConflict",
-            SetConflict::OverrideAlreadyExists { .. } => "OverrideAlreadyExists",
-        }
-    }
 }
 
 /// The decision of a check.
@@ -402,7 +247,7 @@ pub struct Checked {
     /// Whether the check was counted whatever the limits say.
     pub reported: bool,
     /// Every limit that applied, sorted by entry of the check, then by rule, then by override.
-    pub limits: Vec<LimitStatus>,
+    pub limits: Vec<AppliedLimit>,
     /// The time after which the same check would be allowed if nothing else happened. `None` if it is allowed now, if it never
     /// would be, or if the time is not known.
     pub retry_after: Option<Millis>,
@@ -420,74 +265,39 @@ impl Checked {
     }
 }
 
-/// The status of one limit in a check.
+/// The decision of one check, as HTTP returns it.
+impl From<Checked> for CheckReply {
+    fn from(Checked { allowed, reported: _, limits, retry_after }: Checked) -> CheckReply {
+        let limits = limits.into_iter().map(|limit| limit.status).collect();
+        CheckReply { status: None, allowed, limits, retry_after_ms: retry_after }
+    }
+}
+
+/// One limit of a check: its status, and what else front ends need to know of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LimitStatus {
+pub struct AppliedLimit {
     /// The number of the entry of the check, from 0.
     pub entry: u32,
-    /// The rule. `None` for a limit that came with the request.
-    pub rule: Option<Name>,
-    /// The override whose limit this is. `None` for the limit of the rule.
-    pub override_name: Option<Name>,
-    /// The values of the keys of group_by, or the override's key-values.
-    pub group: KeyValues,
-    /// The limit. For a bucket its burst, or 0 if it never allows anything.
-    pub limit: Limit,
-    /// What is used, after this check.
-    pub used: u64,
-    /// The time after which nothing of what is used now counts any more. `None` without a window, if never, or if it is more
-    /// than [`MAX_COUNT`](super::MAX_COUNT) milliseconds.
-    pub reset: Option<Millis>,
+    /// The status of the limit. It has no rule if the limit came with the request.
+    pub status: LimitStatus,
     /// The length of the window. `None` without a window.
     pub per: Option<Millis>,
     /// For a bucket: how much is refilled within `per`. `None` for other kinds of limits, and if there is no limit.
     pub refill: Option<u64>,
-    /// Whether the limit only reports and never refuses.
-    pub shadow: bool,
-    /// Whether the check asked for more than was left.
-    pub exceeded: bool,
-    /// The number of requests that wait in the group. If an earlier one waits, the limit counts as exceeded.
-    pub waiting: usize,
 }
 
-impl LimitStatus {
-    /// What is left. `None` if the limit is unlimited.
-    pub fn remaining(&self) -> Option<u64> {
-        Usage { limit: self.limit, used: self.used }.remaining()
+impl Deref for AppliedLimit {
+    type Target = LimitStatus;
+
+    fn deref(&self) -> &LimitStatus {
+        &self.status
     }
 }
 
-/// A group of a rule that uses some of its limit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct GroupInfo {
-    /// The override whose limit applies. `None` for the limit of the rule.
-    pub override_name: Option<Name>,
-    /// The values of the keys of group_by, or the override's key-values.
-    pub group: KeyValues,
-    /// The limit. For a bucket its burst, or 0 if it never allows anything.
-    pub limit: Limit,
-    /// What is used, at least 1.
-    pub used: u64,
-    /// The time after which nothing of what is used now counts any more, as in [`LimitStatus::reset`].
-    pub reset: Option<Millis>,
-    /// The number of requests that wait in the group.
-    pub waiting: usize,
-}
-
-impl GroupInfo {
-    /// How much of its limit the group uses.
-    pub fn usage(&self) -> Usage {
-        Usage { limit: self.limit, used: self.used }
-    }
-
-    /// What is left. `None` if the limit is unlimited.
-    pub fn remaining(&self) -> Option<u64> {
-        self.usage().remaining()
-    }
-
-    /// No two groups of a rule have the same.
-    pub(super) fn identity(&self) -> (Option<&Name>, &KeyValues) {
-        (self.override_name.as_ref(), &self.group)
+impl AppliedLimit {
+    /// Whether the limit refuses the check. A shadow limit never does.
+    pub fn refuses(&self) -> bool {
+        self.exceeded && !self.shadow
     }
 }
 
@@ -501,12 +311,9 @@ pub struct Usage {
     pub used: u64,
 }
 
-impl Usage {
-    fn remaining(self) -> Option<u64> {
-        match self.limit {
-            Limit::Unlimited => None,
-            Limit::AtMost(limit) => Some(limit.saturating_sub(self.used)),
-        }
+impl From<&Group> for Usage {
+    fn from(group: &Group) -> Usage {
+        Usage { limit: group.limit, used: group.used }
     }
 }
 
@@ -536,42 +343,12 @@ impl PartialOrd for Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CounterId(pub u32);
 
+impl fmt::Display for CounterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
 /// A group's position in the list of all groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupId(pub u32);
-
-/// A counter as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CounterInfo {
-    /// The exact key-values.
-    pub key_values: KeyValues,
-    /// What is in use, with leases.
-    pub total: u64,
-    /// The part of the total that leases hold.
-    pub leased: u64,
-}
-
-/// A lease as clients see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseInfo {
-    /// The lease's id.
-    pub id: Name,
-    /// The key-values of the counter that the lease holds a part of.
-    pub key_values: KeyValues,
-    /// How much the lease holds.
-    pub hits: u64,
-    /// The name that the holder gave itself.
-    pub owner: Option<Name>,
-    /// The time after which the lease expires unless it is extended.
-    pub ttl: Millis,
-    /// The time at which the lease was taken.
-    pub taken_at: Time,
-    /// The time at which the lease expires unless it is extended.
-    pub expires_at: Time,
-    /// A number that is larger than that of every earlier lease of the namespace.
-    pub fencing_token: Position,
-    /// The decision that the lease is a part of.
-    pub operation_id: Option<Name>,
-    /// The time of this reply, from which clients compute remaining times.
-    pub now: Time,
-}

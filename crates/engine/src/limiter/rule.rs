@@ -2,8 +2,7 @@
 
 use super::{
     overrides::{Override, Overrides},
-    reply::{OverrideInfo, RuleInfo},
-    terms::{Durability, Limit, NewRule, Window},
+    terms::{Durability, Limit, NewOverride, NewRule, Window},
     window::{BucketClock, Meter},
 };
 use crate::{
@@ -13,6 +12,7 @@ use crate::{
     selection::Test,
 };
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use limina_api::limiter as api;
 use serde::{Deserialize, Serialize};
 
 /// The number of a rule in `Rules`. It is used again after the rule was removed.
@@ -181,21 +181,45 @@ impl Rule {
         sorted(&terms.group_by)[..] == *self.keys
     }
 
-    pub(crate) fn info(&self) -> RuleInfo {
-        RuleInfo {
-            rule: self.terms().clone(),
-            overrides: self.overrides.active(),
+    pub(crate) fn info(&self) -> api::Rule {
+        let terms = self.terms().clone();
+        api::Rule {
+            durability: terms.durability(),
+            name: terms.name,
+            group_by: terms.group_by,
+            selection: terms.selection,
+            limit: terms.limit,
+            window: terms.window.map(Into::into),
+            shadow: terms.shadow,
+            description: terms.description,
+            overrides: self.overrides.active() as u64,
             managed_by: self.stored.managed_by.clone(),
-            created_at: self.stored.id,
+            created_position: self.stored.id,
         }
     }
 
-    pub(crate) fn override_info(&self, item: &Override) -> OverrideInfo {
-        OverrideInfo {
-            rule: self.terms().name.clone(),
-            item: item.stored.terms.clone(),
-            created_at: item.stored.created_at,
-        }
+    /// The rule as one of its set, without overrides. `None` if it belongs to no set.
+    pub(crate) fn info_of_set(&self) -> Option<api::SetRule> {
+        let rule = self.info();
+        Some(api::SetRule {
+            name: rule.name,
+            group_by: rule.group_by,
+            selection: rule.selection,
+            limit: rule.limit,
+            window: rule.window,
+            shadow: rule.shadow,
+            durability: rule.durability,
+            description: rule.description,
+            overrides: Vec::new(),
+            managed_by: rule.managed_by?,
+            created_position: rule.created_position,
+        })
+    }
+
+    pub(crate) fn override_info(&self, item: &Override) -> api::Override {
+        let NewOverride { name, key_values, limit, burst } = item.stored.terms.clone();
+        let (rule, created_position) = (self.terms().name.clone(), item.stored.created_at);
+        api::Override { rule, name, key_values, limit, burst, created_position }
     }
 }
 

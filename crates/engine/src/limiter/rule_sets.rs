@@ -1,12 +1,13 @@
 //! The rule sets of a namespace: which there are, and which rules belong to each.
 
-use super::{reply::RuleSetInfo, terms::SetOverrides};
+use super::terms::SetOverrides;
 use crate::{
     Name, Position,
     leftovers::Leftovers,
     resident::{self, Heap},
 };
 use alloc::collections::{BTreeMap, BTreeSet};
+use limina_api::limiter::RuleSetInfo;
 use serde::{Deserialize, Serialize};
 
 /// A rule set as it is stored. Its rules are stored apart, each with the name of its set.
@@ -44,9 +45,9 @@ impl RuleSets {
     pub(super) fn info(&self, set: &StoredRuleSet) -> RuleSetInfo {
         RuleSetInfo {
             name: set.name.clone(),
-            rules: self.rules.get(&set.name).map_or(0, BTreeSet::len),
+            rules: self.rules.get(&set.name).map_or(0, |rules| rules.len() as u64),
             overrides: set.overrides,
-            created_at: set.id,
+            created_position: set.id,
         }
     }
 

@@ -9,11 +9,13 @@ use crate::{
     selection::Selection,
 };
 use alloc::{boxed::Box, format, vec::Vec};
-use limina_api::invalid::{check_bytes, check_distinct, check_duration, check_items, key_path};
+pub use limina_api::limiter::{Durability, Limit, MAX_COUNT, SetOverrides};
+use limina_api::{
+    invalid::{check_bytes, check_distinct, check_duration, check_items, key_path},
+    limiter::{self as api, WindowType},
+};
 use serde::{Deserialize, Serialize};
 
-/// The largest count, limit or burst: the largest integer that a JSON number carries exactly.
-pub const MAX_COUNT: u64 = (1 << 53) - 1;
 /// The largest amount that one command takes or gives back.
 pub(super) const MAX_AMOUNT: i64 = MAX_COUNT as i64;
 
@@ -86,24 +88,6 @@ fn check_description(text: &str) -> Result<(), Invalid> {
     check_bytes("description", text, 0..=NewRule::MAX_DESCRIPTION_BYTES)
 }
 
-/// How much may be in use, or happen in a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Limit {
-    /// Any amount. It is counted all the same.
-    Unlimited,
-    /// At most this much. In a command it is at most [`MAX_COUNT`].
-    AtMost(u64),
-}
-
-impl Limit {
-    fn validate(self) -> Result<(), Invalid> {
-        match self {
-            Limit::AtMost(..=MAX_COUNT) | Limit::Unlimited => Ok(()),
-            Limit::AtMost(_) => Err(Invalid::new("limit", Reason::Number { min: 0, max: MAX_COUNT as i64 })),
-        }
-    }
-}
-
 fn check_burst(field: &str, burst: u64) -> Result<(), Invalid> {
     match burst {
         1..=MAX_COUNT => Ok(()),
@@ -156,18 +140,20 @@ impl Window {
     }
 }
 
+impl From<Window> for api::Window {
+    fn from(window: Window) -> api::Window {
+        let (kind, per_ms, burst) = match window {
+            Window::Fixed { per } => (WindowType::Fixed, per, None),
+            Window::Sliding { per } => (WindowType::Sliding, per, None),
+            Window::Bucket { per, burst } => (WindowType::Bucket, per, burst),
+        };
+        api::Window { kind, per_ms, burst }
+    }
+}
+
 /// Checks the length of a window.
 pub(super) fn check_per(field: &str, per: Millis) -> Result<(), Invalid> {
     check_duration(field, per, Window::MIN_PER..=Window::MAX_PER)
-}
-
-/// Whether an answer waits for the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Durability {
-    /// The answer is returned when its effect is on disk, so it is never forgotten.
-    Durable,
-    /// The answer does not wait. A crash may forget the last moments before it.
-    Relaxed,
 }
 
 /// The fields of a rule to be changed. None keeps a field as it is.
@@ -302,16 +288,6 @@ impl NewRuleSet {
     pub(crate) fn len(&self) -> usize {
         self.rules.iter().map(|rule| 1 + rule.overrides.len()).sum()
     }
-}
-
-/// Whether clients may make overrides of the rules of a set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum SetOverrides {
-    /// The rules have the overrides of the set, and no others.
-    #[default]
-    Closed,
-    /// Clients may make overrides of their own. A change of the set leaves them as they are.
-    Open,
 }
 
 /// Who changes a rule set.

@@ -7,11 +7,11 @@ use super::{
 use limina_engine::{
     Command, Millis,
     limiter::{
-        self, Change, Check, CheckBatch, CheckSet, Checked, CounterChange, CounterId, CounterInfo,
-        Durability, EntryMode, GroupId, GroupInfo, Limit, LimitStatus, NewLease, NewOverride, NewRule,
-        NewRuleSet, OverrideInfo, OverridePatch, Refusal, Reply, RequestLimit, RuleChange, RuleInfo,
-        RulePatch, RuleQuery, RuleSetInfo, RuleSetPlan, SetAuthor, SetChanges, SetConflict, SetEntry,
-        SetOverrides, SetRule, Take, Usage, Window,
+        self, AppliedLimit, Change, Check, CheckBatch, CheckSet, Checked, ConflictCode, Counter,
+        CounterChange, CounterId, Durability, EntryMode, Group, GroupId, Limit, NewLease, NewOverride,
+        NewRule, NewRuleSet, OverridePatch, Refusal, Reply, RequestLimit, RuleChange, RuleField, RulePatch,
+        RuleQuery, RuleSetChanges, RuleSetInfo, RuleSetPlan, SetAuthor, SetConflict, SetEntry, SetOverrides,
+        SetRule, Take, Usage, Window, WindowType,
     },
 };
 
@@ -222,8 +222,8 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         Reply::OverrideCreated(item) => format!("created {}", show_override(item)),
         Reply::Overrides(overrides) => lines(overrides.items.iter().map(show_override)),
         Reply::Matches(matches) => lines(matches.iter().map(|found| {
-            let overrides: Vec<_> = found.overrides.iter().map(|item| item.item.name.as_str()).collect();
-            format!("{} {:?} {overrides:?}", found.rule.rule.name, found.group)
+            let overrides: Vec<_> = found.matching_overrides.iter().map(|item| item.name.as_str()).collect();
+            format!("{} {:?} {overrides:?}", found.rule.name, found.group)
         })),
         Reply::Allowed(decision) | Reply::Set(decision) => show_decision(decision),
         Reply::Moved { counter, decision } => {
@@ -248,9 +248,11 @@ pub(crate) fn show_reply(reply: &Reply) -> String {
         Reply::RuleSetPlanned(changes) => show_changes(changes),
         Reply::RuleSetDeleted(changes) => format!("deleted\n{}", show_changes(changes)),
         Reply::RuleSet(set) => {
-            lines(std::iter::once(show_set(&set.info)).chain(set.rules.iter().flat_map(|of_set| {
+            let limiter::RuleSet { name, rules, overrides, created_position } = set.clone();
+            let info = RuleSetInfo { name, rules: rules.len() as u64, overrides, created_position };
+            lines(std::iter::once(show_set(&info)).chain(rules.iter().flat_map(|of_set| {
                 let overrides = of_set.overrides.iter().map(show_override);
-                std::iter::once(show_rule(&of_set.rule)).chain(overrides)
+                std::iter::once(show_rule(&rule_of_set(of_set))).chain(overrides)
             })))
         }
         Reply::RuleSets(sets) => lines(sets.items.iter().map(show_set)),
@@ -266,33 +268,71 @@ pub(crate) fn show_refusal(refusal: &Refusal) -> String {
 }
 
 fn show_set(info: &RuleSetInfo) -> String {
-    format!("{} {:?} {} rules made @{}", info.name, info.overrides, info.rules, info.created_at.0)
+    format!("{} {:?} {} rules made @{}", info.name, info.overrides, info.rules, info.created_position.0)
 }
 
-fn show_changes(changes: &SetChanges) -> String {
+fn show_changes(changes: &RuleSetChanges) -> String {
     let mut shown: Vec<String> = changes.created.iter().map(|name| format!("+ {name}")).collect();
     shown.extend(changes.changed.iter().map(|changed| {
-        let fields: Vec<_> = changed.fields.iter().map(|field| field.word()).collect();
+        let fields: Vec<_> = changed.fields.iter().map(|field| field_word(*field)).collect();
         let empty = if changed.starts_empty { " starts empty" } else { "" };
         format!("~ {} {}{empty}", changed.rule, fields.join(" "))
     }));
     shown.extend(changes.deleted.iter().map(|name| format!("- {name}")));
-    shown.extend(changes.conflicts.iter().map(|conflict| match conflict {
-        SetConflict::RuleManagedBySet(managed) => format!("! {} is of {}", managed.rule, managed.set),
-        other => format!("! {other:?}"),
-    }));
+    shown.extend(changes.conflicts.iter().map(
+        |SetConflict { rule, code, managed_by, override_name }| match (code, managed_by, override_name) {
+            (ConflictCode::RuleManagedBySet, Some(set), None) => format!("! {rule} is of {set}"),
+            (code, None, Some(name)) => format!("! {code:?} {{ rule: {rule:?}, name: {name:?} }}"),
+            other => panic!("no conflict: {other:?}"),
+        },
+    ));
     if shown.is_empty() { "no change".into() } else { shown.join("\n") }
 }
 
-fn show_rule(info: &RuleInfo) -> String {
-    let NewRule { name, group_by, limit, window, shadow, description, .. } = &info.rule;
-    let window = window.map_or(String::new(), |window| match window {
-        Window::Fixed { per } => format!(" fixed {}", per.0),
-        Window::Sliding { per } => format!(" sliding {}", per.0),
-        Window::Bucket { per, burst: None } => format!(" bucket {}", per.0),
-        Window::Bucket { per, burst: Some(burst) } => format!(" bucket {} burst {burst}", per.0),
+fn field_word(field: RuleField) -> &'static str {
+    match field {
+        RuleField::GroupBy => "group_by",
+        RuleField::Selection => "selection",
+        RuleField::Limit => "limit",
+        RuleField::Window => "window",
+        RuleField::Shadow => "shadow",
+        RuleField::Durability => "durability",
+        RuleField::Description => "description",
+        RuleField::Overrides => "overrides",
+        RuleField::ManagedBy => "managed_by",
+    }
+}
+
+/// The rule as a read of it alone shows it.
+fn rule_of_set(of_set: &limiter::RuleOfSet) -> limiter::Rule {
+    let of_set = of_set.clone();
+    limiter::Rule {
+        name: of_set.name,
+        group_by: of_set.group_by,
+        selection: of_set.selection,
+        limit: of_set.limit,
+        window: of_set.window,
+        shadow: of_set.shadow,
+        durability: of_set.durability,
+        description: of_set.description,
+        overrides: of_set.overrides.len() as u64,
+        managed_by: Some(of_set.managed_by),
+        created_position: of_set.created_position,
+    }
+}
+
+fn show_rule(info: &limiter::Rule) -> String {
+    let limiter::Rule { name, group_by, limit, window, shadow, description, .. } = info;
+    let window = window.map_or(String::new(), |window| {
+        let kind = match window.kind {
+            WindowType::Fixed => "fixed",
+            WindowType::Sliding => "sliding",
+            WindowType::Bucket => "bucket",
+        };
+        let burst = window.burst.map_or(String::new(), |burst| format!(" burst {burst}"));
+        format!(" {kind} {}{burst}", window.per_ms.0)
     });
-    let durability = match info.rule.durability() {
+    let durability = match info.durability {
         Durability::Durable => "durable",
         Durability::Relaxed => "relaxed",
     };
@@ -303,15 +343,15 @@ fn show_rule(info: &RuleInfo) -> String {
     format!(
         "{name} by {group_by:?} limit {}{window} {durability}{shadow}{about}{overrides}{set} made @{}",
         show_number(*limit),
-        info.created_at.0
+        info.created_position.0
     )
 }
 
-fn show_override(info: &OverrideInfo) -> String {
-    let NewOverride { name, key_values, limit, burst } = &info.item;
+fn show_override(info: &limiter::Override) -> String {
+    let limiter::Override { rule, name, key_values, limit, burst, created_position } = info;
     let burst = burst.map_or(String::new(), |burst| format!(" burst {burst}"));
     let limit = show_number(*limit);
-    format!("{}/{name} {key_values:?} limit {limit}{burst} made @{}", info.rule, info.created_at.0)
+    format!("{rule}/{name} {key_values:?} limit {limit}{burst} made @{}", created_position.0)
 }
 
 fn show_number(limit: Limit) -> String {
@@ -322,10 +362,10 @@ fn show_number(limit: Limit) -> String {
 }
 
 /// One limit a line: `rule/override{group} used/limit`, `!` where it refuses, and when it is all given back.
-pub(crate) fn show_limit(limit: &LimitStatus) -> String {
+pub(crate) fn show_limit(limit: &AppliedLimit) -> String {
     let rule = limit.rule.as_ref().map_or("", |rule| rule.as_str());
     let item = limit.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
-    let reset = limit.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
+    let reset = limit.reset_ms.map_or(String::new(), |reset| format!(" reset {}", reset.0));
     let mark = if limit.exceeded { " !" } else { "" };
     let shadow = if limit.shadow { " shadow" } else { "" };
     let waiting = if limit.waiting > 0 { format!(" waiting {}", limit.waiting) } else { String::new() };
@@ -345,25 +385,25 @@ fn show_decision(decision: &Checked) -> String {
     format!("{allowed}{retry}{}", decision.limits.iter().map(status).collect::<String>())
 }
 
-fn show_counter(counter: &CounterInfo) -> String {
+fn show_counter(counter: &Counter) -> String {
     let leased = if counter.leased > 0 { format!(" leased {}", counter.leased) } else { String::new() };
-    format!("{:?} = {}{leased}", counter.key_values, counter.total)
+    format!("{:?} = {}{leased}", counter.key_values, counter.counters)
 }
 
 /// `[/override]{group} used/limit`, and when it is all given back.
-fn show_group(group: &GroupInfo) -> String {
+fn show_group(group: &Group) -> String {
     let item = group.override_name.as_ref().map_or(String::new(), |name| format!("/{name}"));
-    let reset = group.reset.map_or(String::new(), |reset| format!(" reset {}", reset.0));
+    let reset = group.reset_ms.map_or(String::new(), |reset| format!(" reset {}", reset.0));
     let waiting = if group.waiting > 0 { format!(" waiting {}", group.waiting) } else { String::new() };
     format!("{item}{:?} {}/{}{reset}{waiting}", group.group, group.used, show_number(group.limit))
 }
 
-fn show_lease(lease: &limiter::LeaseInfo) -> String {
+fn show_lease(lease: &limiter::Lease) -> String {
     let owner = lease.owner.as_ref().map_or(String::new(), |owner| format!(" of {owner}"));
     let operation = lease.operation_id.as_ref().map_or(String::new(), |id| format!(" in {id}"));
-    let (held, left) = (lease.now.0 - lease.taken_at.0, lease.expires_at.0 - lease.now.0);
+    let (held, left) = (lease.held_ms.0, lease.expires_in_ms.0);
     format!(
         "lease {}{operation}{owner} {:?} x{} token {} held {held} left {left}",
-        lease.id, lease.key_values, lease.hits, lease.fencing_token.0
+        lease.lease_id, lease.key_values, lease.hits, lease.fencing_token.0
     )
 }

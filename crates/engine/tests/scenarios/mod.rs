@@ -496,7 +496,7 @@ fn show_audit(record: &AuditRecord) -> String {
     let actor = actor.as_ref().map_or("-", Name::as_str);
     let state = |state: &Option<State>| match state {
         None => "nothing".to_owned(),
-        Some(State::Rule(rule)) => format!("limit {:?}", rule.rule.limit),
+        Some(State::Rule(rule)) => format!("limit {:?}", rule.limit),
         Some(State::Limit(limit)) => format!("ceiling {:?}", limit.ceiling),
         Some(State::RuleSet(set)) => format!("{} rules", set.rules),
         Some(State::RuleSetChanges(changes)) => format!("{} created", changes.created.len()),

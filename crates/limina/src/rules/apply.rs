@@ -4,7 +4,8 @@ use super::{INTERVAL, INTERVAL_AT_START};
 use limina_engine::{
     Command, Name, Outcome, Page, QuotaExceeded, Request,
     limiter::{
-        self, Change, NewRuleSet, Refusal, Reply, RuleChange, SetAuthor, SetChanges, SetOverrides, SetRule,
+        self, Change, NewRuleSet, Refusal, Reply, RuleChange, RuleSetChanges, SetAuthor, SetOverrides,
+        SetRule,
     },
 };
 use limina_node::{Service, Unavailable};
@@ -217,7 +218,7 @@ impl Applier {
 
 /// The result of one attempt.
 enum Answer {
-    Applied(SetChanges),
+    Applied(RuleSetChanges),
     Refused(Refusal),
     /// A later attempt may succeed.
     Unavailable {
@@ -244,7 +245,9 @@ async fn apply(service: &Service, set: OwnSet, namespace: Name, rules: Vec<SetRu
         Ok(Outcome::Limiter(Ok(Reply::RuleSetPut { changes, .. } | Reply::RuleSetDeleted(changes)))) => {
             Answer::Applied(changes)
         }
-        Ok(Outcome::Limiter(Err(Refusal::RuleSetNotFound { .. }))) => Answer::Applied(SetChanges::default()),
+        Ok(Outcome::Limiter(Err(Refusal::RuleSetNotFound { .. }))) => {
+            Answer::Applied(RuleSetChanges::default())
+        }
         Ok(Outcome::Limiter(Err(refusal))) => Answer::Refused(refusal),
         // For example, a namespace that is being deleted.
         Ok(other) => Answer::Unavailable { code: other.code(), is_storage_full: false },
@@ -255,7 +258,7 @@ async fn apply(service: &Service, set: OwnSet, namespace: Name, rules: Vec<SetRu
     }
 }
 
-fn log(set: OwnSet, namespace: &Name, changes: &SetChanges) {
+fn log(set: OwnSet, namespace: &Name, changes: &RuleSetChanges) {
     if changes.is_empty() {
         return;
     }

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use limina_engine::{
     Command, Name, Outcome, Request,
     decisions::{self, BatchItem, Decide},
-    limiter::{self, Checked, LimitOfCheck, LimitStatus, Refusal, Reply},
+    limiter::{self, AppliedLimit, Checked, LimitOfCheck, Refusal, Reply},
 };
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -69,7 +69,7 @@ struct Results {
 
 impl Results {
     /// `is_refused` says whether any limit, or another part of a decision, refused.
-    fn count(&self, is_refused: bool, limit: &LimitStatus) {
+    fn count(&self, is_refused: bool, limit: &AppliedLimit) {
         match (limit.exceeded, limit.shadow) {
             (true, true) => drop(self.shadow_refused.inc()),
             (true, false) => drop(self.refused.inc()),
@@ -230,7 +230,7 @@ impl RuleChecks {
 
     /// Counts limits of one namespace by their rules, each with whether its check was refused. The namespace is looked up once for
     /// all of them.
-    fn count_limits<'l>(&self, namespace: &Name, limits: impl Iterator<Item = (bool, &'l LimitStatus)>) {
+    fn count_limits<'l>(&self, namespace: &Name, limits: impl Iterator<Item = (bool, &'l AppliedLimit)>) {
         let mut known = self.known();
         let mut rules = known.of(namespace);
         for (is_refused, limit) in limits {
@@ -284,7 +284,10 @@ impl RuleChecks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limina_engine::{KeyValues, limiter::Limit};
+    use limina_engine::{
+        KeyValues,
+        limiter::{Limit, LimitStatus},
+    };
 
     fn name(text: &str) -> Name {
         Name::new(text).unwrap()
@@ -292,19 +295,22 @@ mod tests {
 
     /// A decision about limits, each given by its rule, whether it is exceeded, and whether it is a shadow limit.
     fn decision(limits: &[(&str, bool, bool)]) -> Checked {
-        let limit = |(rule, exceeded, shadow): &(&str, bool, bool)| LimitStatus {
+        let limit = |(rule, exceeded, shadow): &(&str, bool, bool)| AppliedLimit {
             entry: 0,
-            rule: Some(name(rule)),
-            override_name: None,
-            group: KeyValues::empty(),
-            limit: Limit::AtMost(1),
-            used: 1,
-            reset: None,
             per: None,
             refill: None,
-            shadow: *shadow,
-            exceeded: *exceeded,
-            waiting: 0,
+            status: LimitStatus {
+                rule: Some(name(rule)),
+                override_name: None,
+                group: KeyValues::empty(),
+                limit: Limit::AtMost(1),
+                used: 1,
+                remaining: Some(0),
+                reset_ms: None,
+                shadow: *shadow,
+                exceeded: *exceeded,
+                waiting: 0,
+            },
         };
         let allowed = !limits.iter().any(|(_, exceeded, shadow)| *exceeded && !shadow);
         Checked { allowed, reported: false, limits: limits.iter().map(limit).collect(), retry_after: None }

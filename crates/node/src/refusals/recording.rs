@@ -201,7 +201,7 @@ fn limited(subject: &RefusalSubject, refusal: &limiter::Refusal) -> RefusedReque
 
 /// The first limit that refused the check.
 fn reached(subject: &RefusalSubject, decision: &Checked) -> RefusedRequest {
-    let refuses = decision.limits.iter().find(|limit| limit.exceeded && !limit.shadow);
+    let refuses = decision.limits.iter().find(|limit| limit.refuses());
     let rule: Option<Name> = refuses.and_then(|limit| limit.rule.clone());
     let key_values: Option<KeyValues> = refuses.map(|limit| limit.group.clone());
     RefusedRequest { rule, key_values, ..subject.refused("limiter", "LimitReached") }

@@ -8,7 +8,7 @@ use limina_engine::{
     decisions::{self, Decision},
     events::{self, StreamInfo},
     ledger::{self, Limit, Nearness, Operation},
-    limiter::{self, CounterId, CounterInfo, LeaseInfo, OverrideInfo, RuleInfo, RuleSetInfo},
+    limiter::{self, Counter, CounterId, Lease, Override, Rule, RuleSetInfo},
     locks::{self, GrantInfo},
 };
 use serde::Serialize;
@@ -52,10 +52,10 @@ macro_rules! items {
 }
 
 items! {
-    RuleInfo, Name, Limiter, limiter::Reply::Rules;
-    OverrideInfo, Name, Limiter, limiter::Reply::Overrides;
-    CounterInfo, CounterId, Limiter, limiter::Reply::Counters;
-    LeaseInfo, Name, Limiter, limiter::Reply::Leases;
+    Rule, Name, Limiter, limiter::Reply::Rules;
+    Override, Name, Limiter, limiter::Reply::Overrides;
+    Counter, CounterId, Limiter, limiter::Reply::Counters;
+    Lease, Name, Limiter, limiter::Reply::Leases;
     RuleSetInfo, Name, Limiter, limiter::Reply::RuleSets;
     GrantInfo, Position, Locks, locks::Reply::Grants;
     StreamInfo, Name, Events, events::Reply::Streams;

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use bytes::Bytes;
 use limina_engine::{
     Millis,
-    limiter::{Limit, LimitStatus},
+    limiter::{AppliedLimit, Limit},
 };
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use std::{borrow::Cow, cmp::Ordering};
@@ -26,13 +26,21 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
 /// Adds both headers, if any enforced limit applied.
 pub(crate) fn add_headers<'a>(
     headers: &mut HeaderMap,
-    limits: impl Iterator<Item = &'a LimitStatus>,
+    limits: impl Iterator<Item = &'a AppliedLimit>,
     retry_after: Option<Millis>,
 ) {
+    headers.extend(self::headers(limits, retry_after).into_iter().flatten());
+}
+
+/// Both headers, if any enforced limit applied.
+pub(crate) fn headers<'a>(
+    limits: impl Iterator<Item = &'a AppliedLimit>,
+    retry_after: Option<Millis>,
+) -> Option<[(HeaderName, HeaderValue); 2]> {
     let enforced = limits.filter_map(Enforced::new);
     let mut tightest: Vec<Enforced<'_>> = enforced.collect();
     if tightest.is_empty() {
-        return;
+        return None;
     }
     tightest.sort_by(Enforced::by_tightness);
     let mut policy = String::with_capacity(128);
@@ -49,24 +57,24 @@ pub(crate) fn add_headers<'a>(
         limit.write(retry_after, &mut policy, &mut state);
         shown += 1;
     }
-    for (name, text) in [(POLICY, policy), (STATE, state)] {
+    Some([(POLICY, policy), (STATE, state)].map(|(name, text)| {
         let value = HeaderValue::from_maybe_shared(Bytes::from(text));
-        headers.insert(name, value.expect("names are encoded, and the rest is ASCII"));
-    }
+        (name, value.expect("names are encoded, and the rest is ASCII"))
+    }))
 }
 
 /// A finite limit of a rule that is not a shadow rule.
 struct Enforced<'a> {
-    status: &'a LimitStatus,
+    status: &'a AppliedLimit,
     limit: u64,
     remaining: u64,
 }
 
 impl<'a> Enforced<'a> {
-    fn new(status: &'a LimitStatus) -> Option<Enforced<'a>> {
+    fn new(status: &'a AppliedLimit) -> Option<Enforced<'a>> {
         match status.limit {
             Limit::AtMost(limit) if !status.shadow && status.rule.is_some() => {
-                Some(Enforced { status, limit, remaining: status.remaining().unwrap_or_default() })
+                Some(Enforced { status, limit, remaining: status.remaining.unwrap_or_default() })
             }
             _ => None,
         }
@@ -109,7 +117,7 @@ impl<'a> Enforced<'a> {
         if self.status.refill.is_some() {
             add(policy, ";burst=", self.limit);
         }
-        let reset = match (self.status.reset, retry_after) {
+        let reset = match (self.status.reset_ms, retry_after) {
             // At `Retry-After` this limit no longer refuses the same request, so it is not announced for later.
             (Some(reset), Some(after)) if self.status.exceeded => Some(reset.min(after)),
             (reset, _) => reset,
@@ -126,13 +134,8 @@ fn add(text: &mut String, parameter: &str, number: u64) {
     text.push_str(itoa::Buffer::new().format(number.min(MAX_INTEGER)));
 }
 
-/// Whether the limit refuses the check.
-pub(crate) fn refuses(status: &LimitStatus) -> bool {
-    status.exceeded && !status.shadow
-}
-
 /// `rule`, or `rule/override`, percent-encoded where it is not printable ASCII and for `"`, `\` and `%`.
-pub(crate) fn policy_name(status: &LimitStatus) -> Cow<'_, str> {
+pub(crate) fn policy_name(status: &AppliedLimit) -> Cow<'_, str> {
     let rule = status.rule.as_ref().map_or("", |name| name.as_str());
     let encoded = |text| Cow::from(utf8_percent_encode(text, ENCODED));
     match &status.override_name {
@@ -149,27 +152,32 @@ pub(crate) fn seconds(span: Millis) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use limina_engine::{KeyValues, Name};
+    use limina_engine::{KeyValues, Name, limiter::LimitStatus};
 
-    fn limit(rule: &str, limit: u64, used: u64) -> LimitStatus {
-        LimitStatus {
-            entry: 0,
+    fn limit(rule: &str, limit: u64, used: u64) -> AppliedLimit {
+        let status = LimitStatus {
             rule: Some(Name::new(rule).unwrap()),
             override_name: None,
             group: KeyValues::empty(),
             limit: Limit::AtMost(limit),
             used,
-            reset: Some(Millis(30_000)),
-            per: Some(Millis(60_000)),
-            refill: None,
+            remaining: Some(limit.saturating_sub(used)),
+            reset_ms: Some(Millis(30_000)),
             shadow: false,
             exceeded: false,
             waiting: 0,
-        }
+        };
+        AppliedLimit { entry: 0, status, per: Some(Millis(60_000)), refill: None }
+    }
+
+    /// The limit with another status.
+    fn with(change: impl FnOnce(&mut LimitStatus), mut limit: AppliedLimit) -> AppliedLimit {
+        change(&mut limit.status);
+        limit
     }
 
     #[track_caller]
-    fn check(limits: Vec<LimitStatus>, retry_after: Option<Millis>, expect: Option<(&str, &str)>) {
+    fn check(limits: Vec<AppliedLimit>, retry_after: Option<Millis>, expect: Option<(&str, &str)>) {
         let mut headers = HeaderMap::new();
         add_headers(&mut headers, limits.iter(), retry_after);
         let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap());
@@ -179,38 +187,39 @@ mod tests {
 
     #[test]
     fn members() {
-        let windowless = |rule| LimitStatus { reset: None, per: None, ..limit(rule, 10, 3) };
+        let never = |limit| with(|status| status.reset_ms = None, limit);
+        let windowless = |rule| AppliedLimit { per: None, ..never(limit(rule, 10, 3)) };
         check(vec![], None, None);
-        check(vec![LimitStatus { limit: Limit::Unlimited, ..limit("a", 0, 0) }], None, None);
-        check(vec![LimitStatus { shadow: true, ..limit("a", 1, 0) }], None, None);
+        check(vec![with(|status| status.limit = Limit::Unlimited, limit("a", 0, 0))], None, None);
+        check(vec![with(|status| status.shadow = true, limit("a", 1, 0))], None, None);
         check(vec![limit("burst", 100, 50)], None, Some((r#""burst";q=100;w=60"#, r#""burst";r=50;t=30"#)));
         check(vec![windowless("a")], None, Some((r#""a";q=10;qu="concurrent-requests""#, r#""a";r=7"#)));
-        let over =
-            LimitStatus { override_name: Some(Name::new("o/ö").unwrap()), ..limit("r \"\\%é~", 2, 5) };
+        let name = Some(Name::new("o/ö").unwrap());
+        let over = with(|status| status.override_name = name, limit("r \"\\%é~", 2, 5));
         check(
             vec![over],
             None,
             Some((r#""r %22%5C%25%C3%A9~/o/%C3%B6";q=2;w=60"#, r#""r %22%5C%25%C3%A9~/o/%C3%B6";r=0;t=30"#)),
         );
-        let short = LimitStatus { reset: Some(Millis(1)), per: Some(Millis(1001)), ..limit("a", 1, 0) };
+        let short = with(|status| status.reset_ms = Some(Millis(1)), limit("a", 1, 0));
+        let short = AppliedLimit { per: Some(Millis(1001)), ..short };
         check(vec![short], None, Some((r#""a";q=1;w=2"#, r#""a";r=1;t=1"#)));
         let large = limit("a", (1 << 53) - 1, 0);
         check(vec![large], None, Some((r#""a";q=999999999999999;w=60"#, r#""a";r=999999999999999;t=30"#)));
-        let bucket = LimitStatus { refill: Some(100), ..limit("a", 20, 5) };
+        let bucket = AppliedLimit { refill: Some(100), ..limit("a", 20, 5) };
         check(vec![bucket], None, Some((r#""a";q=100;w=60;burst=20"#, r#""a";r=15;t=30"#)));
-        let never = LimitStatus { reset: None, ..limit("a", 0, 0) };
-        check(vec![never], None, Some((r#""a";q=0;w=60"#, r#""a";r=0"#)));
+        check(vec![never(limit("a", 0, 0))], None, Some((r#""a";q=0;w=60"#, r#""a";r=0"#)));
     }
 
     #[test]
     fn the_tightest_come_first() {
-        let names = |limits: Vec<LimitStatus>| {
+        let names = |limits: Vec<AppliedLimit>| {
             let mut headers = HeaderMap::new();
             add_headers(&mut headers, limits.iter(), None);
             let members = headers[STATE].to_str().unwrap().split(", ");
             members.map(|member| member.split('"').nth(1).unwrap().to_owned()).collect::<Vec<_>>()
         };
-        let exceeded = LimitStatus { exceeded: true, ..limit("e", 10, 1) };
+        let exceeded = with(|status| status.exceeded = true, limit("e", 10, 1));
         assert_eq!(
             names(vec![
                 limit("a", 10, 5),
@@ -230,7 +239,7 @@ mod tests {
     #[test]
     fn a_limit_of_several_checks_stands_there_once() {
         let limits = [("a", 5), ("b", 5), ("a", 5), ("a", 5)].map(|(rule, used)| limit(rule, 10, used));
-        let exceeded = LimitStatus { exceeded: true, ..limit("a", 10, 5) };
+        let exceeded = with(|status| status.exceeded = true, limit("a", 10, 5));
         check(
             limits.into_iter().chain([exceeded]).collect(),
             None,
@@ -240,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_refuses_is_not_reset_after_retry_after() {
-        let exceeded = LimitStatus { exceeded: true, ..limit("a", 10, 10) };
+        let exceeded = with(|status| status.exceeded = true, limit("a", 10, 10));
         check(
             vec![exceeded, limit("b", 10, 0)],
             Some(Millis(4001)),

@@ -311,7 +311,7 @@ async fn a_forced_release_of_a_part_needs_decisions_too() {
     };
     let lease = || {
         let lease = super::limiter::lease("id");
-        limiter::Reply::Lease(limiter::LeaseInfo { operation_id: Some(name("op")), ..lease })
+        limiter::Reply::Lease(limiter::Lease { operation_id: Some(name("op")), ..lease })
     };
     for (path, part) in [
         ("/v1/locks/id?force=true", Outcome::Locks(Ok(grant()))),

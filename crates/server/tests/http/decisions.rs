@@ -10,7 +10,7 @@ use limina_engine::{
     events::{EventInfo, EventPart, EventState, RefusedEvent},
     key_values::Value as KeyValue,
     ledger::RefusedHold,
-    limiter::{HeldBy, LimitOfCheck, LimitStatus},
+    limiter::{AppliedLimit, HeldBy, LimitOfCheck},
     locks::{Lock, Mode, RefusedLock},
 };
 
@@ -39,7 +39,7 @@ fn one(key: &str) -> KeyValues {
 }
 
 fn limit_of(check: Option<&str>, entry: u32) -> LimitOfCheck {
-    let status = LimitStatus { entry, ..limiter::limit_status("r") };
+    let status = AppliedLimit { entry, ..limiter::limit_status("r") };
     LimitOfCheck { check: check.map(name), status, refuses: false, held_by: Vec::new() }
 }
 
@@ -298,7 +298,7 @@ fn refused() -> Refused {
         held: Millis(3),
         expires_in: Millis(4),
     };
-    let status = LimitStatus { exceeded: true, ..limiter::limit_status("r") };
+    let status = limiter::with(|status| status.exceeded = true, limiter::limit_status("r"));
     let refusing = LimitOfCheck { check: None, status, refuses: true, held_by: vec![holder.clone()] };
     let exceeded =
         ExceededLimit { limit_name: name("a"), ceiling: 9, commit_value: 5, hold_value: 4, available: 0 };

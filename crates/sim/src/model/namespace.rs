@@ -117,10 +117,10 @@ impl Namespace {
     fn as_of(&self, now: Time, mut outcome: Outcome) -> Option<Outcome> {
         match &mut outcome {
             Outcome::Limiter(Ok(LimiterReply::LeaseTaken { lease, .. })) => {
-                **lease = self.limiter.lease_info(now.0, &lease.id, lease.fencing_token)?;
+                **lease = self.limiter.lease_info(now.0, &lease.lease_id, lease.fencing_token)?;
             }
             Outcome::Limiter(Ok(LimiterReply::Lease(lease))) => {
-                *lease = self.limiter.lease_info(now.0, &lease.id, lease.fencing_token)?;
+                *lease = self.limiter.lease_info(now.0, &lease.lease_id, lease.fencing_token)?;
             }
             Outcome::Locks(Ok(LocksReply::Extended(grant) | LocksReply::Granted { grant, .. })) => {
                 *grant = self.locks.grant_info(now.0, &grant.lock_id)?;

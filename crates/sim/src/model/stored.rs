@@ -147,7 +147,7 @@ fn held_at(at: Time, name: &Name, namespace: &Namespace, ask: &mut Ask<'_>) -> R
     for command in of_family.into_iter().chain([Command::Events(events::Command::List(whole()))]) {
         match ask(at, name, command)? {
             Outcome::Limiter(Ok(limiter::Reply::Leases(listed))) => {
-                held.extend(listed.items.iter().map(|lease| format!("lease {}", lease.id)));
+                held.extend(listed.items.iter().map(|lease| format!("lease {}", lease.lease_id)));
             }
             Outcome::Locks(Ok(locks::Reply::Grants(listed))) => {
                 held.extend(listed.items.iter().map(|grant| format!("lock {}", grant.lock_id)));

@@ -115,7 +115,7 @@ impl World {
         &mut self,
         namespace: &Name,
         page: Page<limiter::CounterId>,
-    ) -> Result<limina_engine::Listed<limiter::CounterInfo, limiter::CounterId>, String> {
+    ) -> Result<limina_engine::Listed<limiter::Counter, limiter::CounterId>, String> {
         let command = limiter::Command::ListCounters { query: Query::default(), page };
         match self.ask(namespace, Command::Limiter(command))? {
             Outcome::Limiter(Ok(limiter::Reply::Counters(listed))) => Ok(listed),

@@ -16,7 +16,7 @@ use axum::{extract::State, http::StatusCode};
 use limina_api::{Page, Problem, limiter as wire};
 use limina_engine::{
     self as engine, Outcome,
-    limiter::{CheckBatch, Checked, Command, CounterId, CounterInfo, Refusal, Reply},
+    limiter::{CheckBatch, Checked, Command, Counter, CounterId, Refusal, Reply},
     selection::Query,
 };
 
@@ -26,9 +26,9 @@ use limina_engine::{
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::Check,
     responses(
-        (status = 200, description = "The check is allowed, or it is a `report`. If no rule applies, it is allowed too.", body = wire::CheckReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 200, description = "The check is allowed, or it is a `report`. If no rule applies, it is allowed too.", body = wire::CheckReply, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
         (status = 422, description = "`NoRuleApplies`: no rule applies, and the check has `require_match`.", body = Problem, content_type = "application/problem+json"),
-        (status = 429, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 429, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
     ),
 )]
 pub(in crate::http) async fn check(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
@@ -43,14 +43,14 @@ pub(in crate::http) async fn check(State(app): State<App>, call: Call<Unparsed<C
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::CheckBatch,
     responses(
-        (status = 200, description = "One result per check, in the order of the request.", body = wire::CheckBatchReply<'_>),
+        (status = 200, description = "One result per check, in the order of the request.", body = wire::CheckBatchReply),
     ),
 )]
 pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unparsed<Batched>>) -> Answer {
     let Call { namespace, idempotency, body } = call;
     let CheckedBatch { items, problems } = checked_batch("checks", body.checks()?, from_wire::check)?;
     if items.is_empty() {
-        return Ok(json(StatusCode::OK, &to_wire::check_batch(&[], problems)));
+        return Ok(json(StatusCode::OK, &to_wire::check_batch(Vec::new(), problems)));
     }
     let command = engine::Command::Limiter(Command::CheckBatch(CheckBatch::new(items)?));
     match app.ask(namespace, idempotency, command).await {
@@ -58,7 +58,7 @@ pub(in crate::http) async fn check_batch(State(app): State<App>, call: Call<Unpa
             let expected = decisions.iter().map(expected_bytes).sum();
             let is_long = decisions.iter().map(limits_of).sum::<usize>() > MANY_LIMITS;
             let encode =
-                move || json_of_size(StatusCode::OK, &to_wire::check_batch(&decisions, problems), expected);
+                move || json_of_size(StatusCode::OK, &to_wire::check_batch(decisions, problems), expected);
             Ok(if is_long { encode_aside(encode).await } else { encode() })
         }
         other => status::answer(other, StatusCode::OK),
@@ -84,8 +84,8 @@ fn limits_of(result: &Result<Checked, Refusal>) -> usize {
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::CounterChange,
     responses(
-        (status = 200, description = "The counter after the change.", body = wire::CounterReply<'_>),
-        (status = 409, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
+        (status = 200, description = "The counter after the change.", body = wire::CounterReply),
+        (status = 409, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn move_counter(State(app): State<App>, call: Call<Unparsed<Changing>>) -> Answer {
@@ -93,7 +93,7 @@ pub(in crate::http) async fn move_counter(State(app): State<App>, call: Call<Unp
     let command = engine::Command::Limiter(from_wire::move_counter(body.json()?)?);
     match app.ask(namespace, idempotency, command).await {
         Ok(Outcome::Limiter(Err(Refusal::LimitReached(decision)))) => {
-            Ok(status::limiter::counter_refused(&decision))
+            Ok(status::limiter::counter_refused(decision))
         }
         other => status::answer(other, StatusCode::OK),
     }
@@ -105,8 +105,8 @@ pub(in crate::http) async fn move_counter(State(app): State<App>, call: Call<Unp
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::CounterChange,
     responses(
-        (status = 200, description = "The counter after the change.", body = wire::CounterReply<'_>),
-        (status = 409, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json"),
+        (status = 200, description = "The counter after the change.", body = wire::CounterReply),
+        (status = 409, description = "`LimitReached`: a limit refuses. Nothing was taken.", body = wire::LimitReached, content_type = "application/problem+json"),
     ),
 )]
 pub(in crate::http) async fn put_counter(state: State<App>, call: Call<Unparsed<Changing>>) -> Answer {
@@ -145,5 +145,5 @@ pub(in crate::http) async fn query_counters(
 ) -> Answer {
     let query: Query = call.body.json()?;
     let command = |page| Command::ListCounters { query: query.clone(), page };
-    list::<CounterInfo>(app, call.namespace, page, command).await
+    list::<Counter>(app, call.namespace, page, command).await
 }

@@ -6,7 +6,6 @@ use super::{
         extract::{GroupsQuery, Namespace, RuleName},
         json::json,
         status,
-        to_wire::limiter as to_wire,
     },
     submit::Answer,
 };
@@ -30,7 +29,7 @@ const MAX_TIME: Duration = Duration::from_secs(10);
     get, path = "/v1/limiter/rules/{name}/groups", tag = "limiter",
     params(("name" = String, Path), ("order" = Option<String>, Query, description = "`used`, the only order."), ("limit" = Option<u16>, Query)),
     responses(
-        (status = 200, description = "The groups, at most `limit`.", body = wire::Groups<'_>),
+        (status = 200, description = "The groups, at most `limit`.", body = wire::Groups),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -50,6 +49,5 @@ pub(in crate::http) async fn list_groups(
             other => return status::answer(other, StatusCode::OK),
         }
     }
-    let (groups, is_complete) = most_used.into_groups();
-    Ok(json(StatusCode::OK, &to_wire::groups(&groups, is_complete)))
+    Ok(json(StatusCode::OK, &most_used.into_groups()))
 }

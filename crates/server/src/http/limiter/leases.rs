@@ -18,7 +18,7 @@ use limina_access::{Level, Resource};
 use limina_api::{Heartbeat, Page, Problem, limiter as wire};
 use limina_engine::{
     self as engine, Outcome,
-    limiter::{Command, LeaseInfo, Reply},
+    limiter::{Command, Lease, Reply},
 };
 use limina_node::{Unavailable, draw_id};
 
@@ -31,9 +31,9 @@ use limina_node::{Unavailable, draw_id};
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewLease,
     responses(
-        (status = 201, description = "The lease is granted.", body = wire::LeaseReply<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 201, description = "The lease is granted.", body = wire::LeaseReply, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
         (status = 422, description = "`NoRuleApplies`: no rule applies, and the request has `require_match`.", body = Problem, content_type = "application/problem+json"),
-        (status = 429, description = "`LimitReached`: a limit refuses, with a `wait` at its end. Nothing was taken.", body = wire::LimitReached<'_>, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
+        (status = 429, description = "`LimitReached`: a limit refuses, with a `wait` at its end. Nothing was taken.", body = wire::LimitReached, content_type = "application/problem+json", headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("Retry-After" = u64, description = "The number of seconds after which the same request would pass. Absent if that is not known."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
     ),
 )]
 pub(in crate::http) async fn take_lease(
@@ -75,7 +75,7 @@ pub(in crate::http) async fn take_lease(
     get, path = "/v1/limiter/leases", tag = "limiter",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query), ("owner" = Option<String>, Query, description = "Only the leases of this owner.")),
     responses(
-        (status = 200, description = "One page of the list.", body = Page<wire::Lease<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<wire::Lease>),
     ),
 )]
 pub(in crate::http) async fn list_leases(
@@ -84,7 +84,7 @@ pub(in crate::http) async fn list_leases(
     LeasesQuery { owner, page }: LeasesQuery,
 ) -> Answer {
     let command = |page| Command::ListLeases { owner: owner.clone(), page };
-    list::<LeaseInfo>(app, namespace, page, command).await
+    list::<Lease>(app, namespace, page, command).await
 }
 
 /// Read a lease.
@@ -92,7 +92,7 @@ pub(in crate::http) async fn list_leases(
     get, path = "/v1/limiter/leases/{lease_id}", tag = "limiter",
     params(("lease_id" = String, Path)),
     responses(
-        (status = 200, description = "The lease.", body = wire::Lease<'_>),
+        (status = 200, description = "The lease.", body = wire::Lease),
         (status = 404, description = "`LeaseNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -136,7 +136,7 @@ pub(in crate::http) async fn release_lease(
     params(("lease_id" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = Heartbeat,
     responses(
-        (status = 200, description = "The lease, extended.", body = wire::Lease<'_>),
+        (status = 200, description = "The lease, extended.", body = wire::Lease),
         (status = 404, description = "`LeaseNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`SessionMismatch`", body = Problem, content_type = "application/problem+json"),
     ),

@@ -15,7 +15,7 @@ use axum::extract::State;
 use limina_api::{Page, Problem, limiter as wire};
 use limina_engine::{
     Name,
-    limiter::{Command, OverrideInfo, RuleChange},
+    limiter::{Command, Override, RuleChange},
     selection::Query,
 };
 
@@ -25,7 +25,7 @@ use limina_engine::{
     params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewOverride,
     responses(
-        (status = 201, description = "The override was created.", body = wire::Override<'_>),
+        (status = 201, description = "The override was created.", body = wire::Override),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`RuleManagedBySet` or `OverrideAlreadyExists` (of the same name, or with the same key-values)", body = Problem, content_type = "application/problem+json"),
     ),
@@ -43,7 +43,7 @@ pub(in crate::http) async fn create_override(
     get, path = "/v1/limiter/rules/{name}/overrides", tag = "limiter",
     params(("name" = String, Path), ("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "One page of the list.", body = Page<wire::Override<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<wire::Override>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -54,7 +54,7 @@ pub(in crate::http) async fn list_overrides(
     Paging(page): Paging<Name>,
 ) -> Answer {
     let command = |page| Command::ListOverrides { rule: rule.clone(), query: Query::default(), page };
-    list::<OverrideInfo>(app, namespace, page, command).await
+    list::<Override>(app, namespace, page, command).await
 }
 
 /// Read an override.
@@ -62,7 +62,7 @@ pub(in crate::http) async fn list_overrides(
     get, path = "/v1/limiter/rules/{name}/overrides/{override}", tag = "limiter",
     params(("name" = String, Path), ("override" = String, Path)),
     responses(
-        (status = 200, description = "The override.", body = wire::Override<'_>),
+        (status = 200, description = "The override.", body = wire::Override),
         (status = 404, description = "`RuleNotFound` or `OverrideNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -82,8 +82,8 @@ pub(in crate::http) async fn get_override(
     params(("name" = String, Path), ("override" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewOverride,
     responses(
-        (status = 200, description = "The override was replaced.", body = wire::Override<'_>),
-        (status = 201, description = "The override was created.", body = wire::Override<'_>),
+        (status = 200, description = "The override was replaced.", body = wire::Override),
+        (status = 201, description = "The override was created.", body = wire::Override),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`RuleManagedBySet` or `OverrideAlreadyExists` (with the same key-values)", body = Problem, content_type = "application/problem+json"),
     ),
@@ -103,7 +103,7 @@ pub(in crate::http) async fn put_override(
     params(("name" = String, Path), ("override" = String, Path)),
     request_body = wire::OverridePatch,
     responses(
-        (status = 200, description = "The override after the change.", body = wire::Override<'_>),
+        (status = 200, description = "The override after the change.", body = wire::Override),
         (status = 404, description = "`RuleNotFound` or `OverrideNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`RuleManagedBySet` or `OverrideAlreadyExists` (with the same key-values)", body = Problem, content_type = "application/problem+json"),
     ),
@@ -143,7 +143,7 @@ pub(in crate::http) async fn delete_override(
     params(("name" = String, Path), ("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     request_body = Query,
     responses(
-        (status = 200, description = "One page of the matching items, ordered by name.", body = Page<wire::Override<'_>>),
+        (status = 200, description = "One page of the matching items, ordered by name.", body = Page<wire::Override>),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -155,5 +155,5 @@ pub(in crate::http) async fn query_overrides(
 ) -> Answer {
     let query: Query = call.body.json()?;
     let command = |page| Command::ListOverrides { rule: rule.clone(), query: query.clone(), page };
-    list::<OverrideInfo>(app, call.namespace, page, command).await
+    list::<Override>(app, call.namespace, page, command).await
 }

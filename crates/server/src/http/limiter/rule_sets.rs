@@ -21,7 +21,7 @@ use limina_engine::{
     get, path = "/v1/limiter/rule-sets", tag = "limiter",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "One page of the list.", body = Page<wire::RuleSetInfo<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<wire::RuleSetInfo>),
     ),
 )]
 pub(in crate::http) async fn list_rule_sets(
@@ -37,7 +37,7 @@ pub(in crate::http) async fn list_rule_sets(
     get, path = "/v1/limiter/rule-sets/{set}", tag = "limiter",
     params(("set" = String, Path)),
     responses(
-        (status = 200, description = "The set.", body = wire::RuleSet<'_>),
+        (status = 200, description = "The set.", body = wire::RuleSet),
         (status = 404, description = "`RuleSetNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 413, description = "`AnswerTooLarge`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -64,8 +64,8 @@ pub(in crate::http) async fn get_rule_set(
     ),
     request_body = wire::NewRuleSet,
     responses(
-        (status = 200, description = "What has changed, or with `dry_run=true` what would change.", body = wire::RuleSetChanges<'_>),
-        (status = 201, description = "The set was created.", body = wire::RuleSetChanges<'_>),
+        (status = 200, description = "What has changed, or with `dry_run=true` what would change.", body = wire::RuleSetChanges),
+        (status = 201, description = "The set was created.", body = wire::RuleSetChanges),
         (status = 409, description = "`RuleSetManagedByServer`, `RuleManagedBySet` (all rules that belong to another set are listed), `OverridesConflict` or `OverrideAlreadyExists` (an override that a client has made)", body = Problem, content_type = "application/problem+json"),
     ),
 )]

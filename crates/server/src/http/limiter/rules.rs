@@ -13,7 +13,7 @@ use axum::extract::State;
 use limina_api::{Page, Problem, limiter as wire, selection::Query};
 use limina_engine::{
     Name,
-    limiter::{Command, RuleChange, RuleInfo, RuleQuery},
+    limiter::{Command, Rule, RuleChange, RuleQuery},
 };
 
 /// Create a rule.
@@ -22,7 +22,7 @@ use limina_engine::{
     params(("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewRule,
     responses(
-        (status = 201, description = "The rule was created.", body = wire::Rule<'_>),
+        (status = 201, description = "The rule was created.", body = wire::Rule),
         (status = 409, description = "`RuleAlreadyExists`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -35,7 +35,7 @@ pub(in crate::http) async fn create_rule(State(app): State<App>, call: Call<Unpa
     get, path = "/v1/limiter/rules", tag = "limiter",
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     responses(
-        (status = 200, description = "One page of the list.", body = Page<wire::Rule<'_>>),
+        (status = 200, description = "One page of the list.", body = Page<wire::Rule>),
     ),
 )]
 pub(in crate::http) async fn list_rules(
@@ -44,7 +44,7 @@ pub(in crate::http) async fn list_rules(
     Paging(page): Paging<Name>,
 ) -> Answer {
     let command = |page| Command::ListRules { query: RuleQuery::default(), page };
-    list::<RuleInfo>(app, namespace, page, command).await
+    list::<Rule>(app, namespace, page, command).await
 }
 
 /// Read a rule.
@@ -52,7 +52,7 @@ pub(in crate::http) async fn list_rules(
     get, path = "/v1/limiter/rules/{name}", tag = "limiter",
     params(("name" = String, Path)),
     responses(
-        (status = 200, description = "The rule.", body = wire::Rule<'_>),
+        (status = 200, description = "The rule.", body = wire::Rule),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -71,8 +71,8 @@ pub(in crate::http) async fn get_rule(
     params(("name" = String, Path), ("Idempotency-Key" = Option<String>, Header)),
     request_body = wire::NewRule,
     responses(
-        (status = 200, description = "The rule was replaced.", body = wire::Rule<'_>),
-        (status = 201, description = "The rule was created.", body = wire::Rule<'_>),
+        (status = 200, description = "The rule was replaced.", body = wire::Rule),
+        (status = 201, description = "The rule was created.", body = wire::Rule),
         (status = 409, description = "`RuleManagedBySet` or `OverridesConflict`", body = Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -90,7 +90,7 @@ pub(in crate::http) async fn put_rule(
     params(("name" = String, Path)),
     request_body = wire::RulePatch,
     responses(
-        (status = 200, description = "The rule after the change.", body = wire::Rule<'_>),
+        (status = 200, description = "The rule after the change.", body = wire::Rule),
         (status = 404, description = "`RuleNotFound`", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`RuleManagedBySet`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -127,7 +127,7 @@ pub(in crate::http) async fn delete_rule(
     post, path = "/v1/limiter/rules/match", tag = "limiter",
     request_body = wire::MatchQuery,
     responses(
-        (status = 200, description = "The rules that apply, each with its group and those of its overrides that apply.", body = wire::MatchReply<'_>),
+        (status = 200, description = "The rules that apply, each with its group and those of its overrides that apply.", body = wire::MatchReply),
     ),
 )]
 pub(in crate::http) async fn match_rules(State(app): State<App>, call: Call<Unparsed<Reading>>) -> Answer {
@@ -141,7 +141,7 @@ pub(in crate::http) async fn match_rules(State(app): State<App>, call: Call<Unpa
     params(("limit" = Option<u16>, Query), ("after" = Option<String>, Query)),
     request_body = Query,
     responses(
-        (status = 200, description = "One page of the matching items, ordered by name.", body = Page<wire::Rule<'_>>),
+        (status = 200, description = "One page of the matching items, ordered by name.", body = Page<wire::Rule>),
     ),
 )]
 pub(in crate::http) async fn query_rules(
@@ -151,5 +151,5 @@ pub(in crate::http) async fn query_rules(
 ) -> Answer {
     let query = RuleQuery::new(call.body.json()?)?;
     let command = |page| Command::ListRules { query: query.clone(), page };
-    list::<RuleInfo>(app, call.namespace, page, command).await
+    list::<Rule>(app, call.namespace, page, command).await
 }

@@ -16,7 +16,11 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use limina_api::problem::MEDIA_TYPE;
+use limina_api::{
+    Page,
+    limiter::{CheckReply, Groups, MatchReply},
+    problem::MEDIA_TYPE,
+};
 use limina_engine::{
     Outcome,
     limiter::{Checked, ManagedRule, Refusal, Reply},
@@ -43,68 +47,76 @@ pub(crate) fn limits(result: &Result<Outcome, Unavailable>) -> usize {
 pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure> {
     let reply = match result {
         Ok(reply) => reply,
-        Err(Refusal::LimitReached(decision)) => return Ok(check_refused(&decision)),
+        Err(Refusal::LimitReached(decision)) => return Ok(check_refused(decision)),
         Err(refusal) => return Err(self::refusal(&refusal)),
     };
     let done = StatusCode::OK;
     let made = StatusCode::CREATED;
-    Ok(match &reply {
-        Reply::Rule(info) => respond(done, &to_wire::rule(info)),
-        Reply::RuleCreated(info) => respond(made, &to_wire::rule(info)),
-        Reply::Rules(listed) => respond(done, &to_wire::rules(listed)),
-        Reply::Override(info) => respond(done, &to_wire::override_(info)),
-        Reply::OverrideCreated(info) => respond(made, &to_wire::override_(info)),
-        Reply::Overrides(listed) => respond(done, &to_wire::overrides(listed)),
+    Ok(match reply {
+        Reply::Rule(rule) => respond(done, &rule),
+        Reply::RuleCreated(rule) => respond(made, &rule),
+        Reply::Rules(listed) => respond(done, &Page::from(listed)),
+        Reply::Override(item) => respond(done, &item),
+        Reply::OverrideCreated(item) => respond(made, &item),
+        Reply::Overrides(listed) => respond(done, &Page::from(listed)),
         Reply::RuleDeleted
         | Reply::OverrideDeleted
         | Reply::LeaseReleased
         | Reply::LeaseAbandoned
         | Reply::RuleSetDeleted(_) => StatusCode::NO_CONTENT.into_response(),
-        Reply::RuleSetPut { is_new: true, changes } => respond(made, &to_wire::rule_set_changes(changes)),
+        Reply::RuleSetPut { is_new: true, changes } => respond(made, &changes),
         Reply::RuleSetPut { is_new: false, changes } | Reply::RuleSetPlanned(changes) => {
-            respond(done, &to_wire::rule_set_changes(changes))
+            respond(done, &changes)
         }
-        Reply::RuleSet(set) => respond(done, &to_wire::rule_set(set)),
-        Reply::RuleSets(listed) => respond(done, &to_wire::rule_sets(listed)),
-        Reply::Matches(matches) => respond(done, &to_wire::matches(matches)),
+        Reply::RuleSet(set) => respond(done, &set),
+        Reply::RuleSets(listed) => respond(done, &Page::from(listed)),
+        Reply::Matches(rules) => respond(done, &MatchReply { rules }),
         Reply::Allowed(decision) | Reply::Set(decision) => {
-            with_rate_limits(respond(done, &to_wire::check(decision)), decision)
+            with_rate_limits(decision, |decision| respond(done, &CheckReply::from(decision)))
         }
         Reply::Batch(decisions) => respond(done, &to_wire::check_batch(decisions, Vec::new())),
         Reply::Moved { counter, decision } => respond(done, &to_wire::moved(counter, decision)),
-        Reply::Counter(info) => respond(done, &to_wire::counter(info)),
-        Reply::Counters(listed) => respond(done, &to_wire::counters(listed)),
-        Reply::LeaseTaken { lease, session, decision } => {
-            with_rate_limits(respond(made, &to_wire::lease_taken(lease, session, decision)), decision)
+        Reply::Counter(counter) => respond(done, &counter),
+        Reply::Counters(listed) => respond(done, &Page::from(listed)),
+        Reply::LeaseTaken { lease, session, decision } => with_rate_limits(decision, |decision| {
+            respond(made, &to_wire::lease_taken(*lease, session, decision))
+        }),
+        Reply::Lease(lease) => respond(done, &lease),
+        Reply::Leases(listed) => respond(done, &Page::from(listed)),
+        Reply::Groups(part) => {
+            let complete = part.next.is_none();
+            respond(done, &Groups { items: part.items, next: None, complete })
         }
-        Reply::Lease(info) => respond(done, &to_wire::lease(info)),
-        Reply::Leases(listed) => respond(done, &to_wire::leases(listed)),
-        Reply::Groups(part) => respond(done, &to_wire::groups(&part.items, part.next.is_none())),
     })
 }
 
 /// A check or a lease that a limit refuses: 429, because the client can retry.
-fn check_refused(decision: &Checked) -> Response {
-    let mut response = with_rate_limits(limit_reached(decision, Code::LimitReached.status()), decision);
-    if let Some(after) = decision.retry_after {
+fn check_refused(decision: Checked) -> Response {
+    let retry_after = decision.retry_after;
+    let mut response =
+        with_rate_limits(decision, |decision| limit_reached(decision, Code::LimitReached.status()));
+    if let Some(after) = retry_after {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(rate_limit::seconds(after)));
     }
     response
 }
 
 /// A counter that a limit refuses to raise: 409, because waiting alone does not help.
-pub(crate) fn counter_refused(decision: &Checked) -> Response {
+pub(crate) fn counter_refused(decision: Checked) -> Response {
     limit_reached(decision, StatusCode::CONFLICT)
 }
 
-fn limit_reached(decision: &Checked, status: StatusCode) -> Response {
+fn limit_reached(decision: Checked, status: StatusCode) -> Response {
     let mut response = respond(status, &to_wire::limit_reached(decision, status.as_u16()));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     response
 }
 
-fn with_rate_limits(mut response: Response, decision: &Checked) -> Response {
-    rate_limit::add_headers(response.headers_mut(), decision.limits.iter(), decision.retry_after);
+/// The response of a check, with the headers of its limits.
+fn with_rate_limits(decision: Checked, respond: impl FnOnce(Checked) -> Response) -> Response {
+    let headers = rate_limit::headers(decision.limits.iter(), decision.retry_after);
+    let mut response = respond(decision);
+    response.headers_mut().extend(headers.into_iter().flatten());
     response
 }
 

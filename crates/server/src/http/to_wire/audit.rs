@@ -1,6 +1,6 @@
 //! The records of the audit.
 
-use super::{events::stream, limiter, text};
+use super::{events::stream, text};
 use limina_api::audit as wire;
 use limina_engine::{
     Name,
@@ -43,14 +43,14 @@ fn target_text(target: &Target, namespace: &str) -> String {
 
 fn state(state: State) -> Value {
     let value = match state {
-        State::Rule(info) => json_of(&limiter::rule(&info)),
-        State::Override(info) => json_of(&limiter::override_(&info)),
-        State::Counter(info) => json_of(&limiter::counter(&info)),
-        State::Lease(info) => json_of(&limiter::lease(&info)),
+        State::Rule(rule) => json_of(&rule),
+        State::Override(item) => json_of(&item),
+        State::Counter(counter) => json_of(&counter),
+        State::Lease(lease) => json_of(&lease),
         State::Limit(info) => json_of(&info),
         State::Stream(info) => json_of(&stream(&info)),
         State::Lock(grant) => json_of(&grant.into_info()),
-        State::RuleSet(info) => json_of(&limiter::rule_set_info(&info)),
+        State::RuleSet(set) => json_of(&set),
         State::RuleSetChanges(changes) => {
             let changed = changes.changed.iter().map(|changed| &changed.rule);
             let value = json!({

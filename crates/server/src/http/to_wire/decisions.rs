@@ -2,9 +2,7 @@
 
 use super::{
     super::{problem::Code, status},
-    borrowed, in_request_order,
-    limiter::limit_status,
-    span,
+    borrowed, in_request_order, span,
 };
 use limina_api::{
     Page, Problem,
@@ -24,7 +22,7 @@ use limina_engine::{
 use std::borrow::Cow;
 
 pub(crate) fn decision(decision: &decisions::Decision) -> Decision<'_> {
-    let limit = |limit| LimitOfDecision { check: check(limit), status: limit_status(&limit.status) };
+    let limit = |limit| LimitOfDecision { check: check(limit), status: limit.status.status.clone() };
     Decision {
         status: None,
         operation_id: borrowed(&decision.operation_id),
@@ -134,7 +132,7 @@ fn refused_limit(limit: &LimitOfCheck) -> RefusedLimit<'_> {
     RefusedLimit {
         code: Cow::Borrowed(Code::LimitReached.word()),
         check: check(limit),
-        status: limit_status(&limit.status),
+        status: limit.status.status.clone(),
         held_by: explained(&limit.held_by),
     }
 }

@@ -343,7 +343,13 @@ async fn replies_can_be_sent_back() {
     let windows = [Window::Fixed { per }, Window::Bucket { per, burst: Some(3) }].map(Some);
     for window in windows.into_iter().chain([None]) {
         let new = NewRule { window, durability, description: description.clone(), ..new_rule("r") };
-        server.answers(done(LimiterReply::Rule(RuleInfo { rule: new.clone(), ..rule("r") })));
+        let shown = Rule {
+            window: window.map(RuleWindow::from),
+            durability: Durability::Relaxed,
+            description: description.clone(),
+            ..rule("r")
+        };
+        server.answers(done(LimiterReply::Rule(shown)));
         let read = server.send("GET", "/v1/limiter/rules/r", "").await.text().await.unwrap();
         assert_eq!(server.send("PUT", "/v1/limiter/rules/r", &read).await.status().as_u16(), 200, "{read}");
         assert_eq!(server.last_limiter_command(), changed(Change::PutRule(new)), "{read}");
@@ -352,6 +358,8 @@ async fn replies_can_be_sent_back() {
     server.answers(done(LimiterReply::Override(item.clone())));
     let read = server.send("GET", "/v1/limiter/rules/r/overrides/o", "").await.text().await.unwrap();
     assert_eq!(server.send("PUT", "/v1/limiter/rules/r/overrides/o", &read).await.status().as_u16(), 200);
-    let expect = changed(Change::PutOverride { rule: name("r"), new: item.item });
+    let Override { rule, name, key_values, limit, burst, .. } = item;
+    let new = NewOverride { name, key_values, limit, burst };
+    let expect = changed(Change::PutOverride { rule, new });
     assert_eq!(server.last_limiter_command(), expect, "{read}");
 }

@@ -47,7 +47,7 @@ async fn parts_are_put_together_to_a_page() {
 #[tokio::test]
 async fn a_list_that_takes_long_is_answered_as_far_as_it_goes() {
     let server = start().await;
-    let items = Vec::<CounterInfo>::new();
+    let items = Vec::<Counter>::new();
     server.answers(done(LimiterReply::Counters(Listed { items, next: Some(CounterId(7)) })));
     let page: Json =
         server.send("POST", "/v1/limiter/counters/query?after=3", "").await.json().await.unwrap();
@@ -68,7 +68,7 @@ async fn a_list_that_takes_long_is_answered_as_far_as_it_goes() {
 async fn the_groups_that_use_the_most_come_from_several_parts() {
     let server = start().await;
     let part = |groups: &[(i64, u64)], next| {
-        let items = groups.iter().map(|(key, used)| GroupInfo {
+        let items = groups.iter().map(|(key, used)| Group {
             group: key_values(&[("k", KeyValue::Integer(*key))]),
             ..group(*used)
         });

@@ -5,11 +5,11 @@ use limina_engine::{
     KeyValues, Listed,
     key_values::Value as KeyValue,
     limiter::{
-        Change, ChangedRule, Check, Checked, Command as LimiterCommand, CounterChange, CounterId,
-        CounterInfo, Durability, GroupId, GroupInfo, LeaseInfo, Limit, LimitStatus, ManagedRule, NewOverride,
-        NewRule, NewRuleSet, OverrideInfo, OverridePatch, Refusal as Refused, Reply as LimiterReply,
-        RuleChange, RuleField, RuleInfo, RuleMatch, RuleOfSet, RulePatch, RuleSet, RuleSetInfo, RuleSetPlan,
-        SetAuthor, SetChanges, SetConflict, SetOverrides, SetRule, Take, Window,
+        AppliedLimit, Change, ChangedRule, Check, Checked, Command as LimiterCommand, ConflictCode, Counter,
+        CounterChange, CounterId, Durability, Group, GroupId, Lease, Limit, LimitStatus, ManagedRule,
+        NewOverride, NewRule, NewRuleSet, Override, OverridePatch, Refusal as Refused, Reply as LimiterReply,
+        Rule, RuleChange, RuleField, RuleMatch, RuleOfSet, RulePatch, RuleSet, RuleSetChanges, RuleSetInfo,
+        RuleSetPlan, RuleWindow, SetAuthor, SetConflict, SetOverrides, SetRule, Take, Window, WindowType,
     },
     selection::{Query, Selection, Test},
 };
@@ -33,17 +33,17 @@ pub(crate) fn plausible(command: &LimiterCommand) -> LimiterReply {
             }
             self::Change::DeleteOverride { .. } => LimiterReply::OverrideDeleted,
             self::Change::PutRuleSet { .. } => {
-                LimiterReply::RuleSetPut { is_new: true, changes: SetChanges::default() }
+                LimiterReply::RuleSetPut { is_new: true, changes: RuleSetChanges::default() }
             }
-            self::Change::DeleteRuleSet { .. } => LimiterReply::RuleSetDeleted(SetChanges::default()),
+            self::Change::DeleteRuleSet { .. } => LimiterReply::RuleSetDeleted(RuleSetChanges::default()),
         },
         GetRule(_) => LimiterReply::Rule(rule("r")),
         ListRules { .. } => LimiterReply::Rules(Listed { items: vec![rule("r")], next: None }),
         GetOverride { .. } => LimiterReply::Override(an_override("o")),
         ListOverrides { .. } => LimiterReply::Overrides(Listed { items: vec![an_override("o")], next: None }),
-        PlanRuleSet(_) => LimiterReply::RuleSetPlanned(SetChanges::default()),
+        PlanRuleSet(_) => LimiterReply::RuleSetPlanned(RuleSetChanges::default()),
         GetRuleSet(_) => LimiterReply::RuleSet(rule_set()),
-        ListRuleSets(_) => LimiterReply::RuleSets(Listed { items: vec![rule_set().info], next: None }),
+        ListRuleSets(_) => LimiterReply::RuleSets(Listed { items: vec![rule_set_info()], next: None }),
         Match(_) => LimiterReply::Matches(Vec::new()),
         Check(_) => LimiterReply::Allowed(decision(Vec::new())),
         CheckSet(_) => LimiterReply::Set(decision(Vec::new())),
@@ -85,75 +85,119 @@ fn new_rule(text: &str) -> NewRule {
     }
 }
 
-fn rule(text: &str) -> RuleInfo {
-    RuleInfo { rule: new_rule(text), overrides: 2, managed_by: None, created_at: Position(7) }
-}
-
-fn rule_set() -> RuleSet {
-    let rule = RuleInfo { managed_by: Some(name("s")), ..rule("r") };
-    RuleSet {
-        info: RuleSetInfo {
-            name: name("s"),
-            rules: 1,
-            overrides: SetOverrides::Open,
-            created_at: Position(8),
-        },
-        rules: vec![RuleOfSet { rule, overrides: vec![an_override("o")] }],
+fn rule(text: &str) -> Rule {
+    Rule {
+        name: name(text),
+        group_by: Vec::new(),
+        selection: Selection::default(),
+        limit: Limit::AtMost(5),
+        window: None,
+        shadow: false,
+        durability: Durability::Durable,
+        description: None,
+        overrides: 2,
+        managed_by: None,
+        created_position: Position(7),
     }
 }
 
-fn an_override(text: &str) -> OverrideInfo {
-    let item =
-        NewOverride { name: name(text), key_values: one("k"), limit: Limit::Unlimited, burst: Some(9) };
-    OverrideInfo { rule: name("r"), item, created_at: Position(8) }
+fn rule_set() -> RuleSet {
+    let Rule { name: of, group_by, selection, limit, window, shadow, durability, description, .. } =
+        rule("r");
+    let rule = RuleOfSet {
+        name: of,
+        group_by,
+        selection,
+        limit,
+        window,
+        shadow,
+        durability,
+        description,
+        overrides: vec![an_override("o")],
+        managed_by: name("s"),
+        created_position: Position(7),
+    };
+    RuleSet {
+        name: name("s"),
+        rules: vec![rule],
+        overrides: SetOverrides::Open,
+        created_position: Position(8),
+    }
 }
 
-fn decision(limits: Vec<LimitStatus>) -> Checked {
+fn rule_set_info() -> RuleSetInfo {
+    let RuleSet { name, rules, overrides, created_position } = rule_set();
+    RuleSetInfo { name, rules: rules.len() as u64, overrides, created_position }
+}
+
+fn an_override(text: &str) -> Override {
+    Override {
+        rule: name("r"),
+        name: name(text),
+        key_values: one("k"),
+        limit: Limit::Unlimited,
+        burst: Some(9),
+        created_position: Position(8),
+    }
+}
+
+fn decision(limits: Vec<AppliedLimit>) -> Checked {
     Checked { allowed: true, reported: false, limits, retry_after: None }
 }
 
-pub(super) fn limit_status(rule: &str) -> LimitStatus {
-    LimitStatus {
-        entry: 0,
+pub(super) fn limit_status(rule: &str) -> AppliedLimit {
+    let status = LimitStatus {
         rule: Some(name(rule)),
         override_name: None,
         group: one("k"),
         limit: Limit::AtMost(10),
         used: 4,
-        reset: Some(Millis(1500)),
-        per: Some(Millis(60_000)),
-        refill: None,
+        remaining: Some(6),
+        reset_ms: Some(Millis(1500)),
         shadow: false,
         exceeded: false,
         waiting: 0,
+    };
+    AppliedLimit { entry: 0, status, per: Some(Millis(60_000)), refill: None }
+}
+
+/// The limit with another status.
+pub(super) fn with(change: impl FnOnce(&mut LimitStatus), mut limit: AppliedLimit) -> AppliedLimit {
+    change(&mut limit.status);
+    limit
+}
+
+fn counter(counters: u64, leased: u64) -> Counter {
+    Counter { key_values: one("k"), counters, leased }
+}
+
+fn group(used: u64) -> Group {
+    Group {
+        group: one("k"),
+        override_name: None,
+        limit: Limit::AtMost(10),
+        used,
+        remaining: Some(10 - used),
+        reset_ms: Some(Millis(1_500)),
+        waiting: 0,
     }
-}
-
-fn counter(total: u64, leased: u64) -> CounterInfo {
-    CounterInfo { key_values: one("k"), total, leased }
-}
-
-fn group(used: u64) -> GroupInfo {
-    let (limit, reset) = (Limit::AtMost(10), Some(Millis(1_500)));
-    GroupInfo { override_name: None, group: one("k"), limit, used, reset, waiting: 0 }
 }
 
 fn lease_taken(decision: Checked) -> LimiterReply {
     LimiterReply::LeaseTaken { lease: Box::new(lease("l")), session: name("s"), decision }
 }
 
-pub(super) fn lease(id: &str) -> LeaseInfo {
-    LeaseInfo {
-        id: name(id),
+pub(super) fn lease(id: &str) -> Lease {
+    Lease {
+        lease_id: name(id),
         key_values: one("k"),
         hits: 2,
         owner: Some(name("me")),
-        ttl: Millis(10_000),
-        taken_at: Time(1_000_000),
-        expires_at: Time(1_012_000),
+        ttl_ms: Millis(10_000),
+        held_ms: Millis(5_000),
+        expires_in_ms: Millis(7_000),
         fencing_token: Position(41),
         operation_id: None,
-        now: Time(1_005_000),
     }
 }
 

@@ -10,9 +10,12 @@ fn status_json(rule: &str) -> Json {
 }
 
 fn refusal() -> Checked {
-    let exceeded =
-        LimitStatus { override_name: Some(name("o\"")), exceeded: true, used: 10, ..limit_status("a") };
-    let shadow = LimitStatus { shadow: true, exceeded: true, ..limit_status("s") };
+    let exceed = |status: &mut LimitStatus| {
+        (status.override_name, status.exceeded) = (Some(name("o\"")), true);
+        (status.used, status.remaining) = (10, Some(0));
+    };
+    let exceeded = with(exceed, limit_status("a"));
+    let shadow = with(|status| (status.shadow, status.exceeded) = (true, true), limit_status("s"));
     Checked {
         allowed: false,
         reported: false,
@@ -57,7 +60,7 @@ async fn replies_have_their_form() {
         "durability":"durable","description":null,"overrides":2,"managed_by":null,"created_position":7}"#;
     check(LimiterReply::Rule(rule("r")), 200, rule_json).await;
     check(LimiterReply::RuleCreated(rule("r")), 201, rule_json).await;
-    let full = NewRule {
+    let full = Rule {
         group_by: vec!["b".into(), "a".into()],
         selection: Selection::new(vec![
             ("x".into(), vec![Test::Eq(KeyValue::Float(1.0))]),
@@ -66,23 +69,24 @@ async fn replies_have_their_form() {
         ])
         .unwrap(),
         limit: Limit::Unlimited,
-        window: Some(Window::Bucket { per: Millis(60_000), burst: Some(20) }),
+        window: Some(RuleWindow { kind: WindowType::Bucket, per_ms: Millis(60_000), burst: Some(20) }),
         shadow: true,
-        durability: Some(Durability::Relaxed),
+        durability: Durability::Relaxed,
         description: Some("words".into()),
-        ..new_rule("r")
+        managed_by: Some(name("file")),
+        ..rule("r")
     };
-    let info = RuleInfo { rule: full, managed_by: Some(name("file")), ..rule("r") };
     let full_json = r#"{"name":"r","group_by":["b","a"],
         "selection":{"x":1.0,"y":{"gte":1,"exists":true},"z":{"eq":true,"prefix":"p"}},"limit":-1,
         "window":{"type":"bucket","per_ms":60000,"burst":20},"shadow":true,"durability":"relaxed",
         "description":"words","overrides":2,"managed_by":"file","created_position":7}"#;
-    check(LimiterReply::Rule(info), 200, full_json).await;
-    let fixed = NewRule { window: Some(Window::Fixed { per: Millis(5) }), ..new_rule("r") };
+    check(LimiterReply::Rule(full), 200, full_json).await;
+    let window = Some(RuleWindow { kind: WindowType::Fixed, per_ms: Millis(5), burst: None });
+    let fixed = Rule { window, durability: Durability::Relaxed, ..rule("r") };
     let fixed_json = rule_json
         .replace("null,\"shadow", r#"{"type":"fixed","per_ms":5,"burst":null},"shadow"#)
         .replace("\"durable\"", "\"relaxed\"");
-    check(LimiterReply::Rule(RuleInfo { rule: fixed, ..rule("r") }), 200, &fixed_json).await;
+    check(LimiterReply::Rule(fixed), 200, &fixed_json).await;
     let listed = Listed { items: vec![rule("r")], next: Some(name("r")) };
     check(LimiterReply::Rules(listed), 200, &format!(r#"{{"items":[{rule_json}],"next":"r"}}"#)).await;
 
@@ -98,11 +102,11 @@ async fn replies_have_their_form() {
         .replace(r#""managed_by":null"#, r#""managed_by":"s""#);
     let set_json = format!(r#"{{"name":"s","rules":[{of_set}],"overrides":"open","created_position":8}}"#);
     check(LimiterReply::RuleSet(rule_set()), 200, &set_json).await;
-    let listed = Listed { items: vec![rule_set().info], next: Some(name("s")) };
+    let listed = Listed { items: vec![rule_set_info()], next: Some(name("s")) };
     let info_json =
         r#"{"items":[{"name":"s","rules":1,"overrides":"open","created_position":8}],"next":"s"}"#;
     check(LimiterReply::RuleSets(listed), 200, info_json).await;
-    let changes = || SetChanges {
+    let changes = || RuleSetChanges {
         created: vec![name("a")],
         changed: vec![ChangedRule {
             rule: name("b"),
@@ -110,7 +114,12 @@ async fn replies_have_their_form() {
             starts_empty: true,
         }],
         deleted: vec![name("c")],
-        conflicts: vec![SetConflict::OverridesConflict { rule: name("d"), name: name("o") }],
+        conflicts: vec![SetConflict {
+            rule: name("d"),
+            code: ConflictCode::OverridesConflict,
+            managed_by: None,
+            override_name: Some(name("o")),
+        }],
     };
     let changes_json = r#"{"created":["a"],
         "changed":[{"rule":"b","fields":["group_by","overrides","managed_by"],"starts_empty":true}],
@@ -120,7 +129,7 @@ async fn replies_have_their_form() {
     check(LimiterReply::RuleSetPut { is_new: false, changes: changes() }, 200, changes_json).await;
     check(LimiterReply::RuleSetPut { is_new: true, changes: changes() }, 201, changes_json).await;
     check(LimiterReply::RuleSetDeleted(changes()), 204, "").await;
-    let matched = RuleMatch { rule: rule("r"), group: one("g"), overrides: vec![an_override("o")] };
+    let matched = RuleMatch { rule: rule("r"), group: one("g"), matching_overrides: vec![an_override("o")] };
     let inner = rule_json.trim_end_matches('}');
     let matched_json =
         format!(r#"{{"rules":[{inner},"group":{{"g":1}},"matching_overrides":[{override_json}]}}]}}"#);
@@ -134,8 +143,11 @@ async fn replies_have_their_form() {
         ("s", KeyValue::String("\"é")),
         ("b", KeyValue::Boolean(false)),
     ]);
-    let unlimited =
-        LimitStatus { limit: Limit::Unlimited, group, reset: None, per: None, ..limit_status("r") };
+    let unlimit = |status: &mut LimitStatus| {
+        (status.limit, status.remaining, status.reset_ms) = (Limit::Unlimited, None, None);
+        status.group = group;
+    };
+    let unlimited = AppliedLimit { per: None, ..with(unlimit, limit_status("r")) };
     let unlimited_json = r#"{"allowed":true,"limits":[{"rule":"r","override":null,
         "group":{"b":false,"f":1.0,"i":1,"s":"\"é"},"limit":-1,"used":4,"remaining":null,"reset_ms":null,
         "shadow":false,"exceeded":false,"waiting":0}],"retry_after_ms":null}"#;
@@ -237,7 +249,10 @@ async fn a_reached_limit_is_429_and_says_all() {
     assert_eq!(headers_of(&response)[1], "");
     assert_eq!(response.json::<Json>().await.unwrap()["retry_after_ms"], Json::Null);
     // What passes bears them too.
-    let taken = lease_taken(decision(vec![LimitStatus { per: None, reset: None, ..limit_status("a") }]));
+    let taken = lease_taken(decision(vec![AppliedLimit {
+        per: None,
+        ..with(|status| status.reset_ms = None, limit_status("a"))
+    }]));
     for (reply, policy, state) in [
         (LimiterReply::Allowed(decision(vec![limit_status("a")])), r#""a";q=10;w=60"#, r#""a";r=6;t=2"#),
         (taken, r#""a";q=10;qu="concurrent-requests""#, r#""a";r=6"#),

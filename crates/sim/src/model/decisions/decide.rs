@@ -233,7 +233,7 @@ impl Decisions {
         }
         let mark = |mut limits: Vec<LimitOfCheck>| {
             for (limit, exceeded) in limits.iter_mut().zip(&exceeded) {
-                limit.status.exceeded = *exceeded;
+                limit.status.status.exceeded = *exceeded;
                 limit.refuses = *exceeded && !limit.status.shadow;
             }
             limits

@@ -2,12 +2,15 @@
 //! ever uncertain.
 
 use crate::model::{
-    limiter::window::{History, NEVER, Reading, Shape},
+    limiter::{
+        remaining,
+        window::{History, NEVER, Reading, Shape},
+    },
     select,
 };
 use limina_engine::{
     KeyValues, Millis, Name,
-    limiter::{Limit, LimitStatus, MAX_COUNT, NewRule, Window as Kind},
+    limiter::{AppliedLimit, Limit, LimitStatus, MAX_COUNT, NewRule, Window as Kind},
 };
 use std::collections::BTreeMap;
 
@@ -152,27 +155,31 @@ impl Limits {
         rule: &Rule,
         group: &Group,
         in_use: &[InUse],
-    ) -> LimitStatus {
+    ) -> AppliedLimit {
         let terms = &rule.terms;
         let reset = terms
             .window
             .map_or(NEVER, |window| self.window(now, rule, group).show(Shape::of(window), now).reset.0);
-        LimitStatus {
+        let (limit, used) = (Limit::AtMost(rule.capacity()), self.used(now, rule, group, in_use));
+        AppliedLimit {
             entry: u32::try_from(entry).expect("few checks"),
-            rule: Some(terms.name.clone()),
-            override_name: None,
-            group: group.1.clone(),
-            limit: Limit::AtMost(rule.capacity()),
-            used: self.used(now, rule, group, in_use),
-            reset: (reset != NEVER).then_some(Millis(reset)),
             per: terms.window.map(|window| window.per()),
             refill: match (terms.window, terms.limit) {
                 (Some(Kind::Bucket { .. }), Limit::AtMost(limit)) => Some(limit),
                 _ => None,
             },
-            shadow: terms.shadow,
-            exceeded: false,
-            waiting: 0,
+            status: LimitStatus {
+                rule: Some(terms.name.clone()),
+                override_name: None,
+                group: group.1.clone(),
+                limit,
+                used,
+                remaining: remaining(limit, used),
+                reset_ms: (reset != NEVER).then_some(Millis(reset)),
+                shadow: terms.shadow,
+                exceeded: false,
+                waiting: 0,
+            },
         }
     }
 

@@ -213,7 +213,8 @@ impl Decisions {
         for (entry, (key_values, _)) in checks.iter().enumerate() {
             for (rule, group) in self.limits.applying(key_values) {
                 let mut status = self.limits.status(now, entry, rule, &group, in_use);
-                status.waiting = self.waiting_in(&group).filter(|waiter| waiter.place != place).count();
+                status.status.waiting =
+                    self.waiting_in(&group).filter(|waiter| waiter.place != place).count();
                 statuses.push(LimitOfCheck { check: None, status, refuses: false, held_by: Vec::new() });
             }
         }

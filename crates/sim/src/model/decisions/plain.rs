@@ -1,10 +1,10 @@
 //! Commands of the limiter and of the locks in a namespace of decisions: what they show of the parts of decisions, and what
 //! they change.
 
-use super::{Decisions, LAST, Made, Turn, limits::InUse};
+use super::{super::limiter::shown_rule, Decisions, LAST, Made, Turn, limits::InUse};
 use limina_engine::{
-    Listed, Millis, Name, Position, Time,
-    limiter::{self, Change, Check, Checked, CounterInfo, GroupInfo, LeaseInfo, LimitStatus, RuleInfo},
+    Listed, Millis, Name, Position,
+    limiter::{self, AppliedLimit, Change, Check, Checked, Counter, Group, Lease, LimitOfCheck, LimitStatus},
     locks::{self, GrantInfo},
 };
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ impl Decisions {
             Command::Change(change) => self.change(turn, change),
             Command::Check(check) => self.check(turn, check),
             Command::ReleaseLease { id, session } => {
-                let found = self.leases(turn.now).find(|lease| lease.id == *id);
+                let found = self.leases(turn.now).find(|lease| lease.lease_id == *id);
                 let Some(lease) = found else { return Err(Refusal::LeaseNotFound { lease_id: id.clone() }) };
                 if session.is_some() {
                     let operation_id = lease.operation_id.expect("all leases are parts");
@@ -34,8 +34,8 @@ impl Decisions {
             }
             Command::ListLeases { owner: None, page } => {
                 assert!(page.after.is_none(), "the workload reads them at once");
-                let mut items: Vec<LeaseInfo> = self.leases(turn.now).collect();
-                items.sort_by(|a, b| a.id.cmp(&b.id));
+                let mut items: Vec<Lease> = self.leases(turn.now).collect();
+                items.sort_by(|a, b| a.lease_id.cmp(&b.lease_id));
                 Ok(Reply::Leases(Listed { items, next: None }))
             }
             Command::ListCounters { .. } => {
@@ -89,10 +89,9 @@ impl Decisions {
         }
     }
 
-    fn rule_info(&self, name: &Name) -> RuleInfo {
+    fn rule_info(&self, name: &Name) -> limiter::Rule {
         let rule = &self.limits.rules[name];
-        let created_at = Position(rule.created_at);
-        RuleInfo { rule: rule.terms.clone(), overrides: 0, managed_by: None, created_at }
+        shown_rule(&rule.terms, Position(rule.created_at))
     }
 
     /// A check without a decision. It has one entry.
@@ -124,9 +123,13 @@ impl Decisions {
         let exceeded = asked.limits.iter().map(|limit| limit.status.exceeded);
         let now_used = self.statuses(turn.now, &[(key_values, hits)], &self.in_use(), place);
         let limits = now_used.into_iter().zip(exceeded);
-        let limits = limits.map(|(limit, exceeded)| LimitStatus { exceeded, ..limit.status }).collect();
+        let limits = limits.map(|(LimitOfCheck { status, .. }, exceeded)| AppliedLimit {
+            status: LimitStatus { exceeded, ..status.status },
+            ..status
+        });
+        let limits = limits.collect();
         let is_refused = asked.is_refused && !check.report();
-        let retry_after = asked.retry_after.filter(|_| is_refused).map(limina_engine::Millis);
+        let retry_after = asked.retry_after.filter(|_| is_refused).map(Millis);
         let decision = Checked { allowed: !asked.is_refused, reported: check.report(), limits, retry_after };
         match is_refused {
             true => Err(limiter::Refusal::LimitReached(decision)),
@@ -135,42 +138,41 @@ impl Decisions {
     }
 
     /// The slots that open decisions hold.
-    fn leases(&self, now: u64) -> impl Iterator<Item = LeaseInfo> {
-        let of_one = move |made: &Made| -> Vec<LeaseInfo> {
+    fn leases(&self, now: u64) -> impl Iterator<Item = Lease> {
+        let of_one = move |made: &Made| -> Vec<Lease> {
             let checks = made.request.parts().checks.iter().zip(&made.counted).enumerate();
             let counted = checks.filter(|(_, (_, counted))| **counted);
-            let lease = counted.map(|(place, (check, _))| LeaseInfo {
-                id: Name::new(&format!("operation-{}-{place}", made.position)).expect("a short name"),
+            let lease = counted.map(|(place, (check, _))| Lease {
+                lease_id: Name::new(&format!("operation-{}-{place}", made.position)).expect("a short name"),
                 key_values: check.key_values.clone(),
                 hits: check.hits,
                 owner: made.request.owner().cloned(),
-                ttl: made.request.ttl(),
-                taken_at: Time(made.made_at),
-                expires_at: Time(made.expires_at),
+                ttl_ms: made.request.ttl(),
+                held_ms: Millis(now - made.made_at),
+                expires_in_ms: Millis(made.expires_at - now),
                 fencing_token: Position(made.position),
                 operation_id: Some(made.id().clone()),
-                now: Time(now),
             });
             lease.collect()
         };
         self.open().flat_map(of_one)
     }
 
-    fn counters(&self) -> Vec<CounterInfo> {
-        let mut counters: BTreeMap<_, CounterInfo> = BTreeMap::new();
+    fn counters(&self) -> Vec<Counter> {
+        let mut counters: BTreeMap<_, Counter> = BTreeMap::new();
         let unleased = self.limits.unleased.iter().map(|(key_values, hits)| (key_values.clone(), *hits, 0));
         let leased = self.in_use().into_iter().map(|(key_values, hits): InUse| (key_values, 0, hits));
         for (key_values, unleased, leased) in unleased.chain(leased) {
-            let none = CounterInfo { key_values: key_values.clone(), total: 0, leased: 0 };
+            let none = Counter { key_values: key_values.clone(), counters: 0, leased: 0 };
             let counter = counters.entry(key_values).or_insert(none);
-            counter.total += unleased + leased;
+            counter.counters += unleased + leased;
             counter.leased += leased;
         }
         counters.into_values().collect()
     }
 
     /// The groups of a rule that count something.
-    fn groups(&self, now: u64, name: &Name) -> Option<Vec<GroupInfo>> {
+    fn groups(&self, now: u64, name: &Name) -> Option<Vec<Group>> {
         let rule = self.limits.rules.get(name)?;
         let in_use = self.in_use();
         let counters = self.counters();
@@ -180,9 +182,10 @@ impl Decisions {
         groups.sort();
         groups.dedup();
         let groups = groups.iter().map(|group| {
-            let LimitStatus { limit, used, reset, .. } = self.limits.status(now, 0, rule, group, &in_use);
+            let LimitStatus { limit, used, remaining, reset_ms, .. } =
+                self.limits.status(now, 0, rule, group, &in_use).status;
             let waiting = self.waiting_in(group).count();
-            GroupInfo { override_name: None, group: group.1.clone(), limit, used, reset, waiting }
+            Group { override_name: None, group: group.1.clone(), limit, used, remaining, reset_ms, waiting }
         });
         Some(groups.filter(|group| group.used > 0).collect())
     }

@@ -3,6 +3,7 @@
 
 use super::{
     GroupKey, Lease, Limiter,
+    groups::remaining,
     rules::{Override, Rule},
     select,
     window::{History, NEVER, Range, Reading, Shape},
@@ -11,7 +12,8 @@ use crate::model::{Done, Order, expect};
 use limina_engine::{
     KeyValues, Name,
     limiter::{
-        CheckSet, Checked, CounterInfo, Durability, EntryMode, Limit, LimitStatus, MAX_COUNT, Take, Window,
+        AppliedLimit, CheckSet, Checked, Counter, Durability, EntryMode, Limit, LimitStatus, MAX_COUNT, Take,
+        Window,
     },
 };
 use std::collections::BTreeSet;
@@ -78,7 +80,7 @@ impl<'a> Case<'a> {
 /// A limit that applies to an entry.
 struct ApplicableLimit {
     /// Its status as an answer shows it, with nothing used yet.
-    status: LimitStatus,
+    status: AppliedLimit,
     source: Source,
     is_relaxed: bool,
     /// The rate at which a bucket is refilled.
@@ -111,7 +113,7 @@ enum Source {
 /// A limit that applies to an entry, with what it shows.
 #[derive(Debug)]
 struct Found {
-    status: LimitStatus,
+    status: AppliedLimit,
     is_closed: bool,
     mode: EntryMode,
     hits: i64,
@@ -163,7 +165,7 @@ impl Limiter {
 
     /// What it has done to take these entries. What is given back creates no window.
     fn done(&self, order: &mut Order, taken: &[&Take], moved: &Limiter, is_relaxed: bool) -> Done {
-        let total = |limiter: &Limiter| -> Vec<CounterInfo> {
+        let total = |limiter: &Limiter| -> Vec<Counter> {
             taken.iter().map(|take| limiter.counter(take.key_values())).collect()
         };
         let is_counter_changed = total(self) != total(moved);
@@ -271,19 +273,11 @@ impl Limiter {
             let shape = Shape::Fixed(limit.per().0);
             let key = GroupKey::Request { key_values: take.key_values().clone(), per: limit.per().0 };
             return vec![ApplicableLimit {
-                status: LimitStatus {
+                status: AppliedLimit {
                     entry,
-                    rule: None,
-                    override_name: None,
-                    group: take.key_values().clone(),
-                    limit: Limit::AtMost(limit.limit()),
-                    used: 0,
-                    reset: None,
                     per: Some(limit.per()),
                     refill: None,
-                    shadow: false,
-                    exceeded: false,
-                    waiting: 0,
+                    status: unused(take.key_values().clone(), Limit::AtMost(limit.limit())),
                 },
                 source: Source::Window { key, shape },
                 is_relaxed: true,
@@ -322,7 +316,7 @@ impl Limiter {
                 let counters = self.counters().into_iter().filter(|counter| {
                     rule.applies_to(&counter.key_values) && select::contains(&counter.key_values, within)
                 });
-                let used = counters.map(|counter| counter.total).sum();
+                let used = counters.map(|counter| counter.counters).sum();
                 Reading { used: Range::exactly(used), reset: Range::exactly(NEVER) }
             }
             Source::Window { key, shape } => self.history(key).show(*shape, now),
@@ -395,22 +389,19 @@ impl Rule {
             }
         };
         ApplicableLimit {
-            status: LimitStatus {
+            status: AppliedLimit {
                 entry,
-                rule: Some(terms.name.clone()),
-                override_name: item.map(|item| item.item.name.clone()),
-                group,
-                limit: shown,
-                used: 0,
-                reset: None,
                 per: terms.window.map(|window| window.per()),
                 refill: match (terms.window, limit) {
                     (Some(Window::Bucket { .. }), Limit::AtMost(limit)) => Some(limit),
                     _ => None,
                 },
-                shadow: terms.shadow,
-                exceeded: false,
-                waiting: 0,
+                status: LimitStatus {
+                    rule: Some(terms.name.clone()),
+                    override_name: item.map(|item| item.item.name.clone()),
+                    shadow: terms.shadow,
+                    ..unused(group, shown)
+                },
             },
             source,
             is_relaxed: match terms.durability {
@@ -438,17 +429,35 @@ impl Found {
     }
 
     /// Whether the answer may show this.
-    fn shows(&self, status: &LimitStatus) -> bool {
-        let LimitStatus { used, reset, exceeded, .. } = *status;
+    fn shows(&self, shown: &AppliedLimit) -> bool {
+        let LimitStatus { used, reset_ms, exceeded, .. } = shown.status;
+        let remaining = remaining(self.status.limit, used);
+        let status = LimitStatus { used, remaining, reset_ms, exceeded, ..self.status.status.clone() };
         let may_be = if exceeded { self.exceeds(self.used.1) } else { !self.exceeds(self.used.0) };
         // Where it is not known how much was used before, the answer shows it, and that decides.
         let is_known = self.used.0 == self.used.1;
         let shown_before = self.taken.and_then(|taken| used.checked_sub(taken)).filter(|_| !is_known);
         let may_be = may_be && shown_before.is_none_or(|before| self.exceeds(before) == exceeded);
-        (LimitStatus { used, reset, exceeded, ..self.status.clone() }) == *status
+        (AppliedLimit { status, ..self.status.clone() }) == *shown
             && may_be
             && self.after.used.contains(used)
-            && self.after.reset.contains(reset.map_or(NEVER, |reset| reset.0))
+            && self.after.reset.contains(reset_ms.map_or(NEVER, |reset| reset.0))
+    }
+}
+
+/// A limit without a name of which nothing is used.
+fn unused(group: KeyValues, limit: Limit) -> LimitStatus {
+    LimitStatus {
+        rule: None,
+        override_name: None,
+        group,
+        limit,
+        used: 0,
+        remaining: None,
+        reset_ms: None,
+        shadow: false,
+        exceeded: false,
+        waiting: 0,
     }
 }
 

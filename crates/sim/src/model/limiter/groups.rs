@@ -6,7 +6,7 @@ use super::{
 };
 use limina_engine::{
     KeyValues, Listed, Name, Page,
-    limiter::{GroupId, GroupInfo, Limit, Usage},
+    limiter::{self, GroupId, Limit, Usage},
 };
 
 /// A group, and what it shows.
@@ -26,7 +26,7 @@ impl Limiter {
         rule: &Name,
         above: Option<Usage>,
         page: &Page<GroupId>,
-        shown: &Listed<GroupInfo, GroupId>,
+        shown: &Listed<limiter::Group, GroupId>,
     ) -> Result<(), String> {
         let mut all = self.groups_of(now, rule);
         let expected = format!("at most {} of these, each once: {all:?}", page.limit());
@@ -68,18 +68,27 @@ impl Limiter {
 }
 
 impl Group {
-    fn may_show(&self, item: &GroupInfo, above: Option<Usage>) -> bool {
-        let reset = item.reset.map_or(NEVER, |reset| reset.0);
+    fn may_show(&self, item: &limiter::Group, above: Option<Usage>) -> bool {
+        let reset = item.reset_ms.map_or(NEVER, |reset| reset.0);
         (&item.override_name, &item.group, item.limit) == (&self.override_name, &self.group, self.limit)
             && self.reading.used.contains(item.used)
             && self.reading.reset.contains(reset)
             && item.used > 0
+            && item.remaining == remaining(item.limit, item.used)
             && item.waiting == 0
             && is_above(item.used, item.limit, above)
     }
 
     fn must_be_shown(&self, above: Option<Usage>) -> bool {
         self.reading.used.0 > 0 && is_above(self.reading.used.0, self.limit, above)
+    }
+}
+
+/// What is left of a limit.
+pub(in crate::model) fn remaining(limit: Limit, used: u64) -> Option<u64> {
+    match limit {
+        Limit::Unlimited => None,
+        Limit::AtMost(limit) => Some(limit - used.min(limit)),
     }
 }
 

@@ -1,13 +1,13 @@
 //! Reads of rules, overrides, counters and leases. A page may be short, but what it skips must not exist.
 
 use super::{
-    Answer, Limiter, Order, expect, page_of,
+    Answer, CreationPosition, Limiter, Order, expect, page_of,
     rules::{Override, Rule},
     select,
 };
 use limina_engine::{
     Listed, Name, Position,
-    limiter::{Command, CounterInfo, OverrideInfo, Refusal, Reply, RuleInfo, RuleMatch, RuleSetInfo},
+    limiter::{self, Command, Counter, Refusal, Reply, RuleMatch},
 };
 
 impl Limiter {
@@ -84,15 +84,15 @@ impl Limiter {
             Command::Match(key_values) => {
                 let mut matches: Vec<RuleMatch> = Vec::new();
                 for rule in self.rules.iter().filter(|rule| rule.applies_to(key_values)) {
-                    let mut overrides: Vec<OverrideInfo> = rule
+                    let mut matching_overrides: Vec<limiter::Override> = rule
                         .overrides_for(key_values)
                         .map(|item| item.info(&rule.terms.name, none))
                         .collect();
-                    overrides.sort_by(|a, b| a.item.name.cmp(&b.item.name));
+                    matching_overrides.sort_by(|a, b| a.name.cmp(&b.name));
                     let group = rule.group(key_values).expect("the rule applies");
-                    matches.push(RuleMatch { rule: rule.info(none), group, overrides });
+                    matches.push(RuleMatch { rule: rule.info(none), group, matching_overrides });
                 }
-                matches.sort_by(|a, b| a.rule.rule.name.cmp(&b.rule.rule.name));
+                matches.sort_by(|a, b| a.rule.name.cmp(&b.rule.name));
                 Ok(Reply::Matches(matches))
             }
             Command::ListLeases { owner, page } => {
@@ -121,7 +121,8 @@ impl Limiter {
         match (expected, shown) {
             (Reply::Rule(expected), Reply::Rule(shown))
             | (Reply::RuleCreated(expected), Reply::RuleCreated(shown)) => {
-                self.adopt_rule(order, expected, shown);
+                let created = &mut expected.created_position;
+                self.adopt_rule(order, &expected.name, created, shown.created_position);
             }
             (Reply::Override(expected), Reply::Override(shown))
             | (Reply::OverrideCreated(expected), Reply::OverrideCreated(shown)) => {
@@ -129,7 +130,10 @@ impl Limiter {
             }
             (Reply::Rules(expected), Reply::Rules(shown)) => {
                 let pairs = expected.items.iter_mut().zip(&shown.items);
-                pairs.for_each(|(expected, shown)| self.adopt_rule(order, expected, shown));
+                pairs.for_each(|(expected, shown)| {
+                    let created = &mut expected.created_position;
+                    self.adopt_rule(order, &expected.name, created, shown.created_position);
+                });
             }
             (Reply::Overrides(expected), Reply::Overrides(shown)) => {
                 let pairs = expected.items.iter_mut().zip(&shown.items);
@@ -137,26 +141,32 @@ impl Limiter {
             }
             (Reply::Matches(expected), Reply::Matches(shown)) => {
                 for (expected, shown) in expected.iter_mut().zip(shown) {
-                    self.adopt_rule(order, &mut expected.rule, &shown.rule);
-                    let pairs = expected.overrides.iter_mut().zip(&shown.overrides);
+                    let (rule, shown_created) = (&mut expected.rule, shown.rule.created_position);
+                    self.adopt_rule(order, &rule.name, &mut rule.created_position, shown_created);
+                    let pairs = expected.matching_overrides.iter_mut().zip(&shown.matching_overrides);
                     pairs.for_each(|(expected, shown)| self.adopt_override(order, expected, shown));
                 }
             }
             (Reply::RuleSet(expected), Reply::RuleSet(shown)) => {
-                self.adopt_set(order, &mut expected.info, &shown.info);
+                self.adopt_set(order, &expected.name, &mut expected.created_position, shown.created_position);
                 for (expected, shown) in expected.rules.iter_mut().zip(&shown.rules) {
-                    self.adopt_rule(order, &mut expected.rule, &shown.rule);
+                    let (created, shown_created) = (&mut expected.created_position, shown.created_position);
+                    self.adopt_rule(order, &expected.name, created, shown_created);
                     let pairs = expected.overrides.iter_mut().zip(&shown.overrides);
                     pairs.for_each(|(expected, shown)| self.adopt_override(order, expected, shown));
                 }
             }
             (Reply::RuleSets(expected), Reply::RuleSets(shown)) => {
                 let pairs = expected.items.iter_mut().zip(&shown.items);
-                pairs.for_each(|(expected, shown)| self.adopt_set(order, expected, shown));
+                pairs.for_each(|(expected, shown)| {
+                    let created = &mut expected.created_position;
+                    self.adopt_set(order, &expected.name, created, shown.created_position);
+                });
             }
             (Reply::Leases(expected), Reply::Leases(shown)) => {
                 for (expected, shown) in expected.items.iter_mut().zip(&shown.items) {
-                    let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == expected.id) else {
+                    let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == expected.lease_id)
+                    else {
                         continue;
                     };
                     expected.fencing_token = lease.token.expect(shown.fencing_token);
@@ -167,35 +177,42 @@ impl Limiter {
         }
     }
 
-    fn adopt_rule(&mut self, order: &mut Order, expected: &mut RuleInfo, shown: &RuleInfo) {
-        let Some(rule) = self.rules.iter_mut().find(|rule| rule.terms.name == expected.rule.name) else {
-            return;
-        };
-        expected.created_at = rule.created.expect(shown.created_at);
-        rule.created.known = Some(expected.created_at.0);
-        order.learn(expected.created_at);
+    fn adopt_rule(&mut self, order: &mut Order, rule: &Name, created: &mut Position, shown: Position) {
+        if let Some(rule) = self.rules.iter_mut().find(|other| other.terms.name == *rule) {
+            adopt_position(order, &mut rule.created, created, shown);
+        }
     }
 
-    fn adopt_set(&mut self, order: &mut Order, expected: &mut RuleSetInfo, shown: &RuleSetInfo) {
-        let Some(set) = self.sets.iter_mut().find(|set| set.name == expected.name) else { return };
-        expected.created_at = set.created.expect(shown.created_at);
-        set.created.known = Some(expected.created_at.0);
-        order.learn(expected.created_at);
+    fn adopt_set(&mut self, order: &mut Order, set: &Name, created: &mut Position, shown: Position) {
+        if let Some(set) = self.sets.iter_mut().find(|other| other.name == *set) {
+            adopt_position(order, &mut set.created, created, shown);
+        }
     }
 
-    fn adopt_override(&mut self, order: &mut Order, expected: &mut OverrideInfo, shown: &OverrideInfo) {
+    fn adopt_override(
+        &mut self,
+        order: &mut Order,
+        expected: &mut limiter::Override,
+        shown: &limiter::Override,
+    ) {
         let Some(rule) = self.rules.iter_mut().find(|rule| rule.terms.name == expected.rule) else { return };
-        let found = rule.overrides.iter_mut().find(|item| item.item.name == expected.item.name);
-        let Some(Override { created, .. }) = found else { return };
-        expected.created_at = created.expect(shown.created_at);
-        created.known = Some(expected.created_at.0);
-        order.learn(expected.created_at);
+        let found = rule.overrides.iter_mut().find(|item| item.item.name == expected.name);
+        if let Some(Override { created, .. }) = found {
+            adopt_position(order, created, &mut expected.created_position, shown.created_position);
+        }
     }
 }
 
+/// Copies the position that an answer shows into the expected answer, if it is possible, and records it.
+fn adopt_position(order: &mut Order, mark: &mut CreationPosition, expected: &mut Position, shown: Position) {
+    *expected = mark.expect(shown);
+    mark.known = Some(expected.0);
+    order.learn(*expected);
+}
+
 /// Whether all the shown items exist, each once.
-fn is_part(all: &[CounterInfo], shown: &[CounterInfo]) -> bool {
-    let mut left: Vec<&CounterInfo> = all.iter().collect();
+fn is_part(all: &[Counter], shown: &[Counter]) -> bool {
+    let mut left: Vec<&Counter> = all.iter().collect();
     shown.iter().all(|item| {
         let place = left.iter().position(|other| *other == item);
         place.map(|place| left.swap_remove(place)).is_some()

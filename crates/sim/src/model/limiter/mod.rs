@@ -12,12 +12,13 @@ pub(super) mod window;
 use super::{Bounds, CreationPosition, Done, Order, expect, pages::page_of, select};
 use decide::{Case, Mode};
 use limina_engine::{
-    KeyValues, Millis, Name, Position, Time,
-    limiter::{Checked, Command, CounterInfo, EntryMode, LeaseInfo, NewLease, Refusal, Reply, Take},
+    KeyValues, Millis, Name, Position,
+    limiter::{self, Checked, Command, Counter, EntryMode, NewLease, Refusal, Reply, Take},
 };
 use rules::Rule;
 use std::collections::BTreeMap;
 use window::History;
+pub(super) use {groups::remaining, rules::shown_rule};
 
 type Answer = Result<Reply, Refusal>;
 
@@ -257,7 +258,7 @@ impl Limiter {
         order: &mut Order,
         id: &Name,
         answer: &Answer,
-    ) -> Result<LeaseInfo, String> {
+    ) -> Result<limiter::Lease, String> {
         let shown = match answer {
             Ok(Reply::LeaseTaken { lease, .. }) => lease.fencing_token,
             Ok(Reply::Lease(lease)) => lease.fencing_token,
@@ -319,19 +320,18 @@ impl Limiter {
     }
 
     /// What an answer must show of a lease, given the token that it shows.
-    pub(super) fn lease_info(&self, now: u64, id: &Name, shown: Position) -> Option<LeaseInfo> {
+    pub(super) fn lease_info(&self, now: u64, id: &Name, shown: Position) -> Option<limiter::Lease> {
         let lease = self.lease(id)?;
-        Some(LeaseInfo {
-            id: lease.id.clone(),
+        Some(limiter::Lease {
+            lease_id: lease.id.clone(),
             key_values: lease.key_values.clone(),
             hits: lease.hits,
             owner: lease.owner.clone(),
-            ttl: Millis(lease.ttl),
-            taken_at: Time(lease.taken_at),
-            expires_at: Time(lease.expires_at),
+            ttl_ms: Millis(lease.ttl),
+            held_ms: Millis(now - lease.taken_at),
+            expires_in_ms: Millis(lease.expires_at - now),
             fencing_token: lease.token.expect(shown),
             operation_id: None,
-            now: Time(now),
         })
     }
 
@@ -339,15 +339,15 @@ impl Limiter {
         self.moves.iter().filter(|(of, _)| of == key_values).map(|(_, by)| by).sum()
     }
 
-    fn counter(&self, key_values: &KeyValues) -> CounterInfo {
+    fn counter(&self, key_values: &KeyValues) -> Counter {
         let leases = self.leases.iter().filter(|lease| lease.key_values == *key_values);
         let leased = leases.map(|lease| lease.hits).sum();
         let unleased = u64::try_from(self.unleased(key_values)).expect("nothing is below zero");
-        CounterInfo { key_values: key_values.clone(), total: unleased + leased, leased }
+        Counter { key_values: key_values.clone(), counters: unleased + leased, leased }
     }
 
     /// All counters that are not zero.
-    fn counters(&self) -> Vec<CounterInfo> {
+    fn counters(&self) -> Vec<Counter> {
         let moved = self.moves.iter().map(|(key_values, _)| key_values);
         let mut all: Vec<&KeyValues> =
             moved.chain(self.leases.iter().map(|lease| &lease.key_values)).collect();
@@ -355,7 +355,7 @@ impl Limiter {
         all.dedup();
         all.into_iter()
             .map(|key_values| self.counter(key_values))
-            .filter(|counter| counter.total > 0)
+            .filter(|counter| counter.counters > 0)
             .collect()
     }
 }

@@ -6,7 +6,7 @@ use super::{
 };
 use limina_engine::{
     Millis, Name, Page,
-    limiter::{Check, Command, GroupInfo, Refusal, Reply, RequestLimit, Take},
+    limiter::{Check, Command, Group, Refusal, Reply, RequestLimit, Take},
 };
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl UncertainWindows {
         time: u64,
         ask: &mut dyn FnMut(Command) -> Result<Answer, String>,
     ) -> Result<(), String> {
-        let mut listed: BTreeMap<Name, Vec<GroupInfo>> = BTreeMap::new();
+        let mut listed: BTreeMap<Name, Vec<Group>> = BTreeMap::new();
         for (key, rests) in self.0.iter_mut().filter(|(_, rests)| rests.len() > 1) {
             let Some(shape) = limiter.shape(key) else { continue };
             let (used, reset) = match key {
@@ -66,7 +66,9 @@ impl UncertainWindows {
                     let take = Take::new(key_values.clone(), 0).expect("nothing is taken");
                     let check = Check::new(vec![take.with_limit(Some(limit))]).expect("a valid check");
                     match ask(Command::Check(check.with_dry_run(true)))? {
-                        Ok(Reply::Allowed(decision)) => (decision.limits[0].used, decision.limits[0].reset),
+                        Ok(Reply::Allowed(decision)) => {
+                            (decision.limits[0].used, decision.limits[0].reset_ms)
+                        }
                         other => return Err(format!("no decision: {other:?}")),
                     }
                 }
@@ -81,7 +83,7 @@ impl UncertainWindows {
                         };
                     }
                     let shown = listed[rule].iter().find(|group| limiter.is_of(key, group));
-                    shown.map_or((0, None), |group| (group.used, group.reset))
+                    shown.map_or((0, None), |group| (group.used, group.reset_ms))
                 }
             };
             let reset = reset.map_or(NEVER, |reset| reset.0);
@@ -101,7 +103,7 @@ impl UncertainWindows {
 
 impl Limiter {
     /// Whether a list shows this window so.
-    fn is_of(&self, key: &GroupKey, shown: &GroupInfo) -> bool {
+    fn is_of(&self, key: &GroupKey, shown: &Group) -> bool {
         match key {
             GroupKey::Request { .. } => false,
             GroupKey::Group { values, .. } => {

@@ -8,8 +8,9 @@ use super::{
 use limina_engine::{
     Name, Position,
     limiter::{
-        ChangedRule, ManagedRule, NewOverride, NewRule, NewRuleSet, Refusal, Reply, RuleField, RuleOfSet,
-        RuleSet, RuleSetInfo, RuleSetPlan, SetAuthor, SetChanges, SetConflict, SetOverrides, SetRule,
+        self, ChangedRule, ConflictCode, ManagedRule, NewOverride, NewRule, NewRuleSet, Refusal, Reply,
+        RuleField, RuleSet, RuleSetChanges, RuleSetInfo, RuleSetPlan, SetAuthor, SetConflict, SetOverrides,
+        SetRule,
     },
 };
 
@@ -39,9 +40,9 @@ impl Limiter {
     pub(super) fn set_info(&self, set: &Set) -> RuleSetInfo {
         RuleSetInfo {
             name: set.name.clone(),
-            rules: self.rules_of(&set.name).len(),
+            rules: self.rules_of(&set.name).len() as u64,
             overrides: set.overrides,
-            created_at: Position(0),
+            created_position: Position(0),
         }
     }
 
@@ -52,10 +53,24 @@ impl Limiter {
             let mut overrides: Vec<&Override> = rule.overrides.iter().filter(|item| item.is_of_set).collect();
             overrides.sort_by(|a, b| a.item.name.cmp(&b.item.name));
             let overrides = overrides.into_iter().map(|item| item.info(&rule.terms.name, Position(0)));
-            RuleOfSet { rule: rule.info(Position(0)), overrides: overrides.collect() }
+            let shown = rule.info(Position(0));
+            limiter::RuleOfSet {
+                name: shown.name,
+                group_by: shown.group_by,
+                selection: shown.selection,
+                limit: shown.limit,
+                window: shown.window,
+                shadow: shown.shadow,
+                durability: shown.durability,
+                description: shown.description,
+                overrides: overrides.collect(),
+                managed_by: name.clone(),
+                created_position: Position(0),
+            }
         };
         let rules = self.rules_of(name).iter().map(of_set).collect();
-        Ok(Reply::RuleSet(RuleSet { info: self.set_info(set), rules }))
+        let RuleSetInfo { name, overrides, created_position, .. } = self.set_info(set);
+        Ok(Reply::RuleSet(RuleSet { name, rules, overrides, created_position }))
     }
 
     pub(super) fn put_set(
@@ -97,7 +112,7 @@ impl Limiter {
         let deleted: Vec<Name> = self.rules_of(set).iter().map(|rule| rule.terms.name.clone()).collect();
         deleted.iter().for_each(|name| limiter.remove_rule(name));
         limiter.sets.retain(|other| other.name != *set);
-        let answer = Ok(Reply::RuleSetDeleted(SetChanges { deleted, ..SetChanges::default() }));
+        let answer = Ok(Reply::RuleSetDeleted(RuleSetChanges { deleted, ..RuleSetChanges::default() }));
         vec![Outcome { limiter, answer, is_change: true }]
     }
 
@@ -132,9 +147,9 @@ impl Limiter {
         created: CreationPosition,
         set: &Name,
         new: &NewRuleSet,
-    ) -> (SetChanges, Limiter) {
+    ) -> (RuleSetChanges, Limiter) {
         let mut limiter = self.clone();
-        let mut changes = SetChanges::default();
+        let mut changes = RuleSetChanges::default();
         for rule in self.rules_of(set) {
             if new.rules.iter().all(|of_set| of_set.rule.name != rule.terms.name) {
                 changes.deleted.push(rule.terms.name.clone());
@@ -160,8 +175,12 @@ impl Limiter {
                 continue;
             };
             if let Some(other) = old.managed_by.as_ref().filter(|other| *other != set) {
-                let managed = ManagedRule { rule: name, set: other.clone() };
-                changes.conflicts.push(SetConflict::RuleManagedBySet(managed));
+                changes.conflicts.push(SetConflict {
+                    rule: name,
+                    code: ConflictCode::RuleManagedBySet,
+                    managed_by: Some(other.clone()),
+                    override_name: None,
+                });
                 continue;
             }
             let put = changed_rule(old, created, set, of_set, new.overrides);
@@ -177,7 +196,7 @@ impl Limiter {
         }
         changes.created.sort();
         changes.changed.sort_by(|a, b| a.rule.cmp(&b.rule));
-        changes.conflicts.sort_by(|a, b| a.rule().cmp(b.rule()));
+        changes.conflicts.sort_by(|a, b| a.rule.cmp(&b.rule));
         (changes, limiter)
     }
 }
@@ -209,19 +228,23 @@ fn changed_rule(
 
 /// Why the overrides that clients have made do not go together with the set's.
 fn conflict_of(put: &Rule, of_set: &SetRule, old: &Rule) -> Option<SetConflict> {
-    let rule = put.terms.name.clone();
+    let conflict = |code, name: &Name| SetConflict {
+        rule: put.terms.name.clone(),
+        code,
+        managed_by: None,
+        override_name: Some(name.clone()),
+    };
     let mut of_clients: Vec<&Override> = put.overrides.iter().filter(|item| !item.is_of_set).collect();
     of_clients.sort_by(|a, b| a.item.name.cmp(&b.item.name));
     if let Some(lacking) = of_clients.iter().find(|item| !put.missing_key(&item.item.key_values).is_empty()) {
-        return Some(SetConflict::OverridesConflict { rule, name: lacking.item.name.clone() });
+        return Some(conflict(ConflictCode::OverridesConflict, &lacking.item.name));
     }
     let is_there = |new: &NewOverride| old.overrides.iter().any(|item| item.is_of_set && item.item == *new);
     let new_ones = of_set.overrides.iter().filter(|new| !is_there(new));
     let mut twins = new_ones.filter_map(|new| {
         of_clients.iter().find(|item| item.item.key_values == new.key_values).map(|item| &item.item.name)
     });
-    let name = twins.next()?.clone();
-    Some(SetConflict::OverrideAlreadyExists { rule, name })
+    Some(conflict(ConflictCode::OverrideAlreadyExists, twins.next()?))
 }
 
 fn changed_fields(old: &Rule, new: &Rule) -> Vec<RuleField> {
@@ -249,15 +272,16 @@ fn changed_fields(old: &Rule, new: &Rule) -> Vec<RuleField> {
 fn first_refusal(conflicts: &[SetConflict]) -> Option<Refusal> {
     let mut rules = Vec::new();
     let (mut lacking, mut twin) = (None, None);
-    for conflict in conflicts.iter().cloned() {
-        match conflict {
-            SetConflict::RuleManagedBySet(managed) => rules.push(managed),
-            SetConflict::OverridesConflict { rule, name } => {
+    for SetConflict { rule, code, managed_by, override_name } in conflicts.iter().cloned() {
+        match (code, managed_by, override_name) {
+            (ConflictCode::RuleManagedBySet, Some(set), None) => rules.push(ManagedRule { rule, set }),
+            (ConflictCode::OverridesConflict, None, Some(name)) => {
                 lacking = lacking.or(Some(Refusal::OverridesConflict { rule, name }));
             }
-            SetConflict::OverrideAlreadyExists { rule, name } => {
+            (ConflictCode::OverrideAlreadyExists, None, Some(name)) => {
                 twin = twin.or(Some(Refusal::OverrideAlreadyExists { rule, name }));
             }
+            other => unreachable!("no conflict: {other:?}"),
         }
     }
     if rules.is_empty() { lacking.or(twin) } else { Some(Refusal::RuleManagedBySet { rules }) }

@@ -4,8 +4,8 @@ use super::{Answer, CreationPosition, Done, GroupKey, Limiter, Order, select, wi
 use limina_engine::{
     KeyValues, Name, Position,
     limiter::{
-        Change, Durability, Limit, MAX_COUNT, ManagedRule, NewOverride, NewRule, OverrideInfo, Refusal,
-        Reply, RuleInfo, Window,
+        self, Change, Durability, Limit, MAX_COUNT, ManagedRule, NewOverride, NewRule, Refusal, Reply,
+        Window, WindowType,
     },
 };
 
@@ -77,13 +77,9 @@ impl Rule {
         }
     }
 
-    pub(super) fn info(&self, created_at: Position) -> RuleInfo {
-        RuleInfo {
-            rule: self.terms.clone(),
-            overrides: self.overrides.len(),
-            managed_by: self.managed_by.clone(),
-            created_at,
-        }
+    pub(super) fn info(&self, created_position: Position) -> limiter::Rule {
+        let (overrides, managed_by) = (self.overrides.len() as u64, self.managed_by.clone());
+        limiter::Rule { overrides, managed_by, ..shown_rule(&self.terms, created_position) }
     }
 
     pub(super) fn item(&self, name: &Name) -> Option<&Override> {
@@ -103,8 +99,35 @@ impl Rule {
 }
 
 impl Override {
-    pub(super) fn info(&self, rule: &Name, created_at: Position) -> OverrideInfo {
-        OverrideInfo { rule: rule.clone(), item: self.item.clone(), created_at }
+    pub(super) fn info(&self, rule: &Name, created_position: Position) -> limiter::Override {
+        let NewOverride { name, key_values, limit, burst } = self.item.clone();
+        limiter::Override { rule: rule.clone(), name, key_values, limit, burst, created_position }
+    }
+}
+
+/// A rule with these terms as an answer shows it. It has no overrides and belongs to no set.
+pub(in crate::model) fn shown_rule(terms: &NewRule, created_position: Position) -> limiter::Rule {
+    let window = terms.window.map(|window| {
+        let (kind, burst) = match window {
+            Window::Fixed { .. } => (WindowType::Fixed, None),
+            Window::Sliding { .. } => (WindowType::Sliding, None),
+            Window::Bucket { burst, .. } => (WindowType::Bucket, burst),
+        };
+        limiter::RuleWindow { kind, per_ms: window.per(), burst }
+    });
+    let default = if window.is_some() { Durability::Relaxed } else { Durability::Durable };
+    limiter::Rule {
+        name: terms.name.clone(),
+        group_by: terms.group_by.clone(),
+        selection: terms.selection.clone(),
+        limit: terms.limit,
+        window,
+        shadow: terms.shadow,
+        durability: terms.durability.unwrap_or(default),
+        description: terms.description.clone(),
+        overrides: 0,
+        managed_by: None,
+        created_position,
     }
 }
 
