@@ -3,7 +3,7 @@
 #[cfg(feature = "openapi")]
 use crate::schema::{Ttl, Wait};
 use crate::{
-    Duration, Invalid, KeyValues, Millis, Name, Problem, Reason,
+    Duration, Invalid, KeyValues, MAX_BATCH, Millis, Name, Problem, Reason,
     invalid::{check_bytes, check_distinct, check_duration, check_items, check_number, check_span},
     ledger::{Change, LimitValue, MAX_CHANGES},
     limiter::LimitStatus,
@@ -505,9 +505,11 @@ pub struct RollbackItem {
 }
 
 /// `POST /decisions/batch`: several decisions, made in order. Each succeeds or fails alone, and none may wait.
-#[derive(Debug, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 pub struct DecisionBatch {
     /// The decisions, 1–8,192.
+    #[serde(deserialize_with = "object::list::<MAX_BATCH, _, _>")]
     #[schema(min_items = 1, max_items = 8192)]
     pub operations: Vec<NewDecision>,
 }
