@@ -247,7 +247,7 @@ impl Request {
             | Command::ListShardAudit(_) => LIST,
             Command::Locks(_) | Command::Events(_) => SMALL,
             Command::Decisions(command) => match command {
-                decisions::Command::Decide(decide) => decide.weight(),
+                decisions::Command::Decide(request) => decisions::weight(&request.wanted),
                 decisions::Command::Batch(items) => items.iter().map(decisions::BatchItem::weight).sum(),
                 decisions::Command::List { .. } => LIST,
                 _ => 4 * SMALL,
@@ -270,8 +270,8 @@ impl Request {
             Command::Limiter(limiter::Command::TakeLease(new)) if new.wait() > Millis(0) => {
                 Command::Limiter(limiter::Command::AbandonLease(new.id().clone()))
             }
-            Command::Decisions(decisions::Command::Decide(decide)) => {
-                let (operation_id, waiter) = (decide.operation_id().clone(), decide.waiter()?.clone());
+            Command::Decisions(decisions::Command::Decide(request)) => {
+                let (operation_id, waiter) = (request.wanted.operation_id().clone(), request.waiter.clone()?);
                 Command::Decisions(decisions::Command::Abandon { operation_id, waiter })
             }
             _ => return None,

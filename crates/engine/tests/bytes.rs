@@ -353,7 +353,7 @@ fn events() -> Vec<events::Command> {
 }
 
 fn decisions() -> Vec<decisions::Command> {
-    use decisions::{Command::*, PartCheck, Parts};
+    use decisions::{Command::*, DecideRequest, PartCheck, PartEvent, Parts};
     let parts = Parts {
         checks: vec![PartCheck {
             name: Some(name("tokens")),
@@ -364,18 +364,19 @@ fn decisions() -> Vec<decisions::Command> {
         holds: vec![ledger::Change::new(name("a"), -5)],
         create_missing: true,
         locks: vec![Lock { key_values: key_values(), mode: locks::Mode::Shared }],
-        event: Some(events::Submit::new(name("s"), "🌮".into()).unwrap()),
+        event: Some(PartEvent::new(name("s"), "🌮")),
     };
     let decide = decisions::Decide::new(name("op"), parts).unwrap().with_owner(Some(name("me")));
     let settle = decisions::Settle::new(name("op")).with_checks(vec![(name("tokens"), 7)]).unwrap();
     let items = vec![
-        decisions::BatchItem::Decide(decide.clone()),
+        decisions::BatchItem::Decide(decide.clone().into()),
         decisions::BatchItem::Settle(settle.clone()),
         decisions::BatchItem::Rollback(name("op")),
     ];
-    let decide = decide.with_wait(Millis(300_000), name("w")).unwrap();
+    let decide = decide.with_wait(Millis(300_000)).unwrap().with_ttl(Millis(100)).unwrap();
+    let wanted = decide.with_dry_run(true).with_explain(true).into();
     vec![
-        Decide(decide.with_ttl(Millis(100)).unwrap().with_dry_run(true).with_explain(true)),
+        Decide(DecideRequest { wanted, waiter: Some(name("w")) }),
         Settle(settle.with_holds(vec![(name("a"), i64::MIN)]).unwrap().with_record(true)),
         Rollback(name("op")),
         Heartbeat(name("op")),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use limina_engine::{
     Applied, Command, Engine, Fetched, Job, KeyValues, Listed, Millis, Missing, Name, Options, Outcome, Page,
     Position, Read, ReadResult, Request, Time,
-    decisions::{self, Decide, Decision, PartCheck, Parts, Settle, State},
+    decisions::{self, Decide, Decision, PartCheck, PartEvent, Parts, Settle, State},
     events::{self, Mode as Duplicates, StreamTerms, Submit},
     key_values::Value,
     ledger::{self, Change, NewLimit, OperationFilter},
@@ -166,9 +166,8 @@ impl Bench {
                 let locks = locks
                     .iter()
                     .map(|(key, shared)| Lock { key_values: one("lock", *key), mode: mode(*shared) });
-                let event = event.map(|event| {
-                    Submit::new(name(&format!("s{}", event % 2)), format!("e{event}").into()).unwrap()
-                });
+                let event =
+                    event.map(|event| PartEvent::new(name(&format!("s{}", event % 2)), &format!("e{event}")));
                 let parts = Parts {
                     checks: checks.collect(),
                     holds: holds.collect(),
@@ -177,7 +176,7 @@ impl Bench {
                     event,
                 };
                 let Ok(decide) = Decide::new(operation(id), parts) else { return };
-                decisions::Command::Decide(decide.with_ttl(Millis(600)).unwrap())
+                decisions::Command::Decide(decide.with_ttl(Millis(600)).unwrap().into())
             }
             Step::Settle { id, percent, record } => {
                 let Some(open) = self.decisions().into_iter().find(|open| open.operation_id == operation(id))
@@ -187,7 +186,7 @@ impl Bench {
                 };
                 let info = self.operation(&open.operation_id);
                 let holds = info.into_iter().flat_map(|info| info.holds);
-                let holds = holds.map(|hold| (hold.limit_name, hold.held_value * percent / 100)).collect();
+                let holds = holds.map(|hold| (hold.limit_name, hold.held_value * percent / 100));
                 let settle = Settle::new(operation(id)).with_holds(holds).unwrap();
                 return self.settle(settle.with_record(*record));
             }
@@ -240,7 +239,7 @@ impl Bench {
     }
 
     fn settle(&mut self, settle: Settle) {
-        let id = settle.operation_id().clone();
+        let id = settle.operation_id.clone();
         let settled = self.ask(Command::Decisions(decisions::Command::Settle(settle)));
         if let Some(Outcome::Decisions(Ok(decisions::Reply::Ended(decision)))) = settled {
             assert_eq!(decision.state, State::Committed);

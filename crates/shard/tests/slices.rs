@@ -3,7 +3,7 @@
 use crate::harness::{Bench, batch, hold, limit, name, values};
 use limina_engine::{
     Command, KeyValues, Millis, Outcome,
-    decisions::{self, BatchItem, Decide, Parts},
+    decisions::{self, BatchItem, Decide, DecideRequest, Parts},
     key_values::Value,
     ledger::{Reply, ValuesReply},
     limiter::{self, Change, CounterChange, NewRule, RuleChange, Take},
@@ -67,13 +67,14 @@ fn decision(id: &str, lock: i64) -> Decide {
 #[test]
 fn a_slice_answers_the_requests_that_it_grants() {
     let mut bench = bench();
-    bench.ask("red", Command::Decisions(decisions::Command::Decide(decision("first", 0))));
-    let waiter = decision("second", 0).with_wait(Millis(60_000), name("waiter")).unwrap();
+    bench.ask("red", Command::Decisions(decisions::Command::Decide(decision("first", 0).into())));
+    let wanted = decision("second", 0).with_wait(Millis(60_000)).unwrap().into();
+    let waiter = DecideRequest { wanted, waiter: Some(name("waiter")) };
     bench.send("waiter", "red", None, Command::Decisions(decisions::Command::Decide(waiter)));
     bench.run();
     assert!(bench.answered().is_empty(), "{:?}", bench.answered());
 
-    let others = (1..40).map(|lock| BatchItem::Decide(decision(&format!("op{lock}"), lock)));
+    let others = (1..40).map(|lock| BatchItem::Decide(decision(&format!("op{lock}"), lock).into()));
     let items = [BatchItem::Rollback(name("first"))].into_iter().chain(others).collect();
     let items = decisions::Batch::new(items).unwrap();
     bench.send("batch", "red", None, Command::Decisions(decisions::Command::Batch(items)));

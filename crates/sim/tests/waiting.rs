@@ -5,7 +5,7 @@ use bytes::Bytes;
 use limina_engine::{
     Applied, Command, Engine, Fetched, Job, KeyValues, Millis, Missing, Name, Options, Outcome, Read,
     ReadResult, Request, Time, WaitId,
-    decisions::{self, Decide, PartCheck, Parts},
+    decisions::{self, Decide, DecideRequest, PartCheck, Parts},
     key_values::Value,
     limiter::{
         self, Change, Limit, NewLease, NewOverride, NewRule, OverridePatch, RuleChange, RulePatch, Window,
@@ -401,8 +401,9 @@ fn command(wanted: &RequestSpec, step: usize) -> Command {
             let checks = wanted.checks.iter().map(|wish| PartCheck::new(about(wish), wish.hits));
             let parts = Parts { checks: checks.collect(), locks, ..Parts::default() };
             let decide = Decide::new(id, parts).unwrap().with_ttl(DAY).unwrap();
-            let decide = decide.with_wait(wait, name(&format!("w{step}"))).unwrap();
-            Command::Decisions(decisions::Command::Decide(decide))
+            let wanted = decide.with_wait(wait).unwrap().into();
+            let waiter = (wait > Millis(0)).then(|| name(&format!("w{step}")));
+            Command::Decisions(decisions::Command::Decide(DecideRequest { wanted, waiter }))
         }
     }
 }

@@ -38,7 +38,7 @@ impl Client for Caller {
     async fn decide(&mut self, flows: &[Flow]) -> Result<u64, Failed> {
         let mut refused = 0;
         for flow in flows {
-            refused += u64::from(submit(self, Command::Decide(decide(flow))).await?.is_err());
+            refused += u64::from(submit(self, Command::Decide(decide(flow).into())).await?.is_err());
         }
         Ok(refused)
     }
@@ -83,7 +83,7 @@ fn decide(flow: &Flow) -> Decide {
 
 fn settle(flow: &Flow) -> Settle {
     let budgets = flow.parts.budgets(flow.tenant);
-    let values = budgets.iter().map(|budget| (name(budget), COMMITTED as i64)).collect();
+    let values = budgets.iter().map(|budget| (name(budget), COMMITTED as i64));
     Settle::new(name(&flow.id)).with_holds(values).expect("a valid commit")
 }
 

@@ -1,9 +1,8 @@
 //! What callers build: requests to decide and to commit.
 
-use crate::{Invalid, Keys, Name, call::millis, error::name, ledger::NewLimit};
+use crate::{Invalid, Keys, error::name, ledger::NewLimit};
 use limina_engine::{
     decisions as engine,
-    events::Submit,
     ledger::Change,
     locks::{Lock, Mode},
 };
@@ -169,8 +168,7 @@ impl Decide {
         self
     }
 
-    /// `waiter` identifies the request if it waits.
-    pub(super) fn build(self, waiter: Name) -> Result<engine::Decide, Invalid> {
+    pub(super) fn build(self) -> Result<engine::Decide, Invalid> {
         let check = |(index, check): (usize, Check)| {
             check.build().map_err(|invalid| invalid.within_item("checks", index))
         };
@@ -182,9 +180,8 @@ impl Decide {
             Ok(Lock { key_values, mode })
         };
         let event = self.event.map(|(stream, event)| {
-            let submit =
-                name("stream", &stream).and_then(|stream| Submit::new(stream, event.as_str().into()));
-            submit.map_err(|invalid| invalid.within("event"))
+            let stream = name("stream", &stream).map_err(|invalid| invalid.within("event"))?;
+            Ok(engine::PartEvent::new(stream, &event))
         });
         let parts = engine::Parts {
             checks: self.checks.into_iter().enumerate().map(check).collect::<Result<_, Invalid>>()?,
@@ -196,9 +193,9 @@ impl Decide {
         let owner = self.owner.map(|owner| name("owner", &owner)).transpose()?;
         let mut decide = engine::Decide::new(name("operation_id", &self.operation_id)?, parts)?;
         if let Some(ttl) = self.ttl {
-            decide = decide.with_ttl(millis(ttl))?;
+            decide = decide.with_ttl(ttl)?;
         }
-        let decide = decide.with_wait(millis(self.wait), waiter)?.with_owner(owner);
+        let decide = decide.with_wait(self.wait)?.with_owner(owner);
         Ok(decide.with_dry_run(self.dry_run).with_explain(self.explain))
     }
 }
@@ -251,8 +248,8 @@ impl Commit {
             let name = name("limit_name", &text).map_err(|invalid| invalid.within_item("holds", index))?;
             Ok((name, value))
         };
-        let checks = self.hits.into_iter().enumerate().map(check).collect::<Result<_, Invalid>>()?;
-        let holds = self.values.into_iter().enumerate().map(hold).collect::<Result<_, Invalid>>()?;
+        let checks = self.hits.into_iter().enumerate().map(check).collect::<Result<Vec<_>, Invalid>>()?;
+        let holds = self.values.into_iter().enumerate().map(hold).collect::<Result<Vec<_>, Invalid>>()?;
         let settle = engine::Settle::new(name("operation_id", &self.operation_id)?);
         Ok(settle.with_checks(checks)?.with_holds(holds)?.with_record(self.record))
     }

@@ -40,13 +40,13 @@ pub use limina_engine::{
 };
 
 use crate::{
-    Error, Invalid, Listed, Name, Position,
+    Error, Invalid, Listed, Position,
     call::{Caller, failure, millis, mismatched, page, reply},
     error::name,
 };
 use limina_engine::{
-    Command as AnyCommand, Outcome,
-    decisions::{Batch, BatchItem, Command, Reply},
+    Command as AnyCommand, Millis, Outcome,
+    decisions::{Batch, BatchItem, Command, DecideRequest, Reply},
 };
 use limina_node::draw_id;
 use std::time::Duration;
@@ -104,10 +104,13 @@ impl Decisions {
     /// If the returned future is dropped while the request waits, it stops waiting. A decision that was made is never taken
     /// back: its id finds it, and its ttl ends it.
     pub async fn decide(&self, request: Decide) -> Result<Decision> {
-        let drawn = draw_id().map_err(crate::Failure::from)?;
-        let command = AnyCommand::Decisions(Command::Decide(request.clone().build(drawn)?));
-        let same = Name::new("drawn").expect("a valid name");
-        let plain = AnyCommand::Decisions(Command::Decide(request.build(same)?));
+        let plain = DecideRequest::from(request.build()?);
+        let waiter = match plain.wanted.wait() {
+            Millis(0) => None,
+            _ => Some(draw_id().map_err(crate::Failure::from)?),
+        };
+        let command = AnyCommand::Decisions(Command::Decide(DecideRequest { waiter, ..plain.clone() }));
+        let plain = AnyCommand::Decisions(Command::Decide(plain));
         let outcome = self.caller.call_drawn(command, plain).await?;
         reply!(decided(outcome), Reply::Decided(decision) => *decision)
     }
@@ -155,9 +158,8 @@ impl Decisions {
         &self,
         requests: impl IntoIterator<Item = Decide>,
     ) -> Result<Vec<std::result::Result<Decision, Refusal>>> {
-        let waiter = Name::new("batch").expect("a valid name");
-        self.batch(requests.into_iter().map(|request| request.build(waiter.clone()).map(BatchItem::Decide)))
-            .await
+        let item = |request: Decide| Ok(BatchItem::Decide(request.build()?.into()));
+        self.batch(requests.into_iter().map(item)).await
     }
 
     /// Commits several decisions in order, each on its own. The results are in the same order.

@@ -9,7 +9,7 @@ use super::{
     decide, end,
     families::Families,
     prefetch::want,
-    reply::{Refusal, Reply, State},
+    reply::{Refusal, Reply},
     state::Decisions,
     waiting::grant_next,
 };
@@ -20,6 +20,7 @@ use crate::{
     turn::{Attempt, CannotRun, Slice, Sliced, Turn, View},
 };
 use alloc::vec::Vec;
+use limina_api::decisions::State;
 
 /// The largest number of waiting requests that are granted or refused after one item.
 const MOST_GRANTS: usize = 16;
@@ -122,7 +123,7 @@ fn apply(
         return Ok(Err(Refusal::OperationNotFound { operation_id, state }));
     }
     let open = decisions.find(item.operation_id());
-    if open.is_some_and(|open| answer_size::estimate(&open.request) > left) {
+    if open.is_some_and(|open| answer_size::estimate(&*open.request) > left) {
         return Err(CannotRun::TooLarge);
     }
     match item {

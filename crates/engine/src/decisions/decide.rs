@@ -1,16 +1,16 @@
 //! `decide`: makes the decision, waits for its locks and slots, or refuses it.
 
 use super::{
-    command::Decide,
+    command::DecideRequest,
     ended,
     families::Families,
     make::{MakeOutcome, make},
-    reply::{Decision, Refusal, Reply, State},
+    reply::{Decision, Refusal, Reply},
     state::Decisions,
     waiting,
 };
 use crate::{
-    Millis, WaitId,
+    Millis, Name, WaitId,
     answer_size::{self, AnswerBudget},
     ledger::{HoldState, Ledger, operations},
     limiter::LAST,
@@ -18,51 +18,52 @@ use crate::{
     turn::{Attempt, CannotRun, Turn},
 };
 use alloc::boxed::Box;
+use limina_api::decisions::State;
 
 /// Decides a request. If it waits, `wait` identifies it when it completes.
 pub(super) fn decide(
     decisions: &mut Decisions,
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
-    request: &Decide,
+    asked: &DecideRequest,
     wait: WaitId,
     max_answer: usize,
 ) -> Result<Attempt<Result<Reply, Refusal>>, CannotRun> {
-    let id = &request.operation_id;
+    let request = &asked.wanted;
+    let id = request.operation_id();
     if let Some(open) = decisions.find(id) {
-        if open.request != request.without_modes() {
+        if !request.repeats(&open.request) {
             return Ok(Attempt::Done(Err(Refusal::OperationReused { operation_id: id.clone() })));
         }
         let mut budget = AnswerBudget::new(max_answer);
-        budget.spend(answer_size::estimate(request))?;
+        budget.spend(answer_size::estimate(&**request))?;
         let mut decision = Decision { repeated: true, ..open.info(families, turn.now, &mut budget)? };
-        if request.dry_run {
+        if request.dry_run() {
             (decision.position, decision.fencing_token) = (None, None);
         }
         return Ok(Attempt::Done(Ok(Reply::Decided(Box::new(decision)))));
     }
-    if let Some(attempt) = waiting::take_over(decisions, families, turn, request, wait, max_answer)? {
+    if let Some(attempt) = waiting::take_over(decisions, families, turn, asked, wait, max_answer)? {
         return Ok(attempt);
     }
-    if let Some(refusal) = find_used_id(families.ledger, turn, request)? {
+    if let Some(refusal) = find_used_id(families.ledger, turn, id)? {
         return Ok(Attempt::Done(Err(refusal)));
     }
     let other_bytes = turn.other_bytes;
     Ok(match make(decisions, families, turn, request, LAST, max_answer)? {
         MakeOutcome::Decided(result) => Attempt::Done(result),
         MakeOutcome::Blocked { slots, is_locked, may_wait: true, .. }
-            if request.wait > Millis(0) && !request.dry_run =>
+            if request.wait() > Millis(0) && !request.dry_run() =>
         {
             turn.other_bytes = other_bytes;
-            waiting::join(decisions, families, turn, request, slots, is_locked, wait)
+            waiting::join(decisions, families, turn, asked, slots, is_locked, wait)
         }
         MakeOutcome::Blocked { refusal, .. } => Attempt::Done(Err(refusal)),
     })
 }
 
 /// The refusal of an id that was used before.
-fn find_used_id(ledger: &Ledger, turn: &Turn<'_>, request: &Decide) -> Result<Option<Refusal>, CannotRun> {
-    let id = &request.operation_id;
+fn find_used_id(ledger: &Ledger, turn: &Turn<'_>, id: &Name) -> Result<Option<Refusal>, CannotRun> {
     let view = turn.view();
     view.read(|reader| {
         // Both are looked up before the first result is used, so that one round fetches all records.

@@ -1,11 +1,11 @@
 //! How decisions end: by commit, by rollback, or because their ttl has passed. Each ends whole, at one instant.
 
 use super::{
-    command::Settle,
+    command::takes,
     ended::{self, Amounts, Ended},
     families::Families,
     open::{Open, named},
-    reply::{Decision, Refusal, Reply, State},
+    reply::{Decision, Refusal, Reply},
     state::Decisions,
     waiting,
 };
@@ -23,6 +23,7 @@ use crate::{
     turn::{CannotRun, Turn},
 };
 use alloc::{boxed::Box, vec::Vec};
+use limina_api::decisions::{Settle, State};
 
 /// How a decision ends.
 enum Ending {
@@ -104,7 +105,7 @@ fn commit_ended(
     let (ended, operation) = view.read(|reader| {
         let ended = ended::find(reader, view, id)?;
         let operation = match &ended {
-            Some(ended) if settle.record && !ended.request.parts.holds.is_empty() => {
+            Some(ended) if settle.record && !ended.request.parts().holds.is_empty() => {
                 let operation = operations::find(families.ledger, reader, view.namespace, id)?;
                 Some(operation.ok_or(ReadError::Unreadable)?)
             }
@@ -141,7 +142,7 @@ fn record_late(
 ) -> Result<Decision, Refusal> {
     let held: Vec<u32> =
         operation.iter().flat_map(|operation| operation.holds.iter().map(|h| h.limit)).collect();
-    let names = ended.request.parts.holds.iter().map(|change| &change.limit_name);
+    let names = ended.request.parts().holds.iter().map(|change| &change.limit_name);
     let deleted: Vec<Name> = held
         .iter()
         .zip(names)
@@ -157,14 +158,14 @@ fn record_late(
         return Err(Refusal::ValueOverflow { limit_names });
     }
     // The ledger may have used the id for holds of its own since then, which come after those of the decision.
-    let of_decision = ended.request.parts.holds.len();
+    let of_decision = ended.request.parts().holds.len();
     let holds = operation
         .iter()
         .flat_map(|operation| operation.holds.iter().take(of_decision).cloned())
         .collect::<Vec<_>>();
     let position = match operation {
         Some(operation) => {
-            let id = &ended.request.operation_id;
+            let id = ended.request.operation_id();
             ledger::parts::book_late(families.ledger, turn, id, operation, &amounts.holds)
         }
         None => turn.advance(),
@@ -173,7 +174,7 @@ fn record_late(
     for (taken, actual) in ended.taken.iter().zip(&amounts.checks) {
         limiter::parts::settle(families.limiter, turn, &taken.windows, 0, *actual);
     }
-    let takes = ended.request.takes();
+    let takes = takes(&ended.request);
     let mut budget = AnswerBudget::new(max_answer);
     let limits = limiter::parts::look(families.limiter, turn.now, &takes, &mut budget).unwrap_or_default();
     ended.answer = Decision {
@@ -277,22 +278,21 @@ fn end(
     let event = end_event(families, turn, &open, &ending, ended_at);
     // An ending is never refused. If its answer would be too large, the limits are left out.
     let mut budget = AnswerBudget::new(max_answer);
-    let limits =
-        limiter::parts::look(families.limiter, at, &request.takes(), &mut budget).unwrap_or_default();
+    let limits = limiter::parts::look(families.limiter, at, &takes(request), &mut budget).unwrap_or_default();
     let answer = Decision {
         operation_id: open.id().clone(),
         state: ending.state(),
         repeated: false,
         late: false,
-        owner: request.owner.clone(),
+        owner: request.owner().cloned(),
         position: Some(ended_at),
         fencing_token: Some(position),
-        ttl: request.ttl,
+        ttl: request.ttl(),
         made_at: *made_at,
         expires_at: None,
         limits: named(request, limits),
         values: ledger::parts::values(families.ledger, holds),
-        locks: request.parts.locks.clone(),
+        locks: request.parts().locks.clone(),
         event,
         now: at,
     };
@@ -311,7 +311,7 @@ fn end(
 /// Settles what the checks took from windows, and gives back what their leases hold.
 fn end_checks(families: &mut Families<'_>, turn: &mut Turn<'_>, open: &Open, ending: &Ending) {
     for (place, taken) in open.taken.iter().enumerate() {
-        let hits = open.request.parts.checks[place].hits;
+        let hits = open.request.parts().checks[place].hits;
         let actual = ending.amounts().map_or(0, |amounts| amounts.checks[place]);
         limiter::parts::settle(families.limiter, turn, &taken.windows, hits, actual);
     }

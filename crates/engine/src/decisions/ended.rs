@@ -2,9 +2,8 @@
 //! last change of their state. They are stored by the half day of that change, so that old ones are swept as whole ranges.
 
 use super::{
-    command::{Decide, PartCheck, Settle},
-    keys,
-    reply::{Decision, Refusal, State},
+    keys, record,
+    reply::{Decision, Refusal},
     state::Decisions,
 };
 use crate::{
@@ -15,7 +14,8 @@ use crate::{
     timers::{Timer, TimerKey, TimerSource},
     turn::{Turn, View},
 };
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
+use limina_api::decisions::{ActualHits, ActualValue, Decide, PartCheck, Settle, State};
 use serde::{Deserialize, Serialize};
 
 const REMEMBERED: Millis = Millis::DAY;
@@ -29,7 +29,8 @@ pub(super) struct Ended {
     pub(super) answer: Decision,
     /// When its state changed for the last time: when it ended, or when it was recorded late.
     pub(super) ended_at: Time,
-    pub(super) request: Decide,
+    #[serde(with = "record")]
+    pub(super) request: Arc<Decide>,
     pub(super) taken: Vec<RefundInfo>,
     /// The amounts at which it was committed. `None` if it was not.
     pub(super) amounts: Option<Amounts>,
@@ -43,8 +44,8 @@ impl Ended {
     }
 
     fn key(&self, namespace: NamespaceId) -> crate::record::key::Key {
-        let id = &self.request.operation_id;
-        match self.request.parts.holds.is_empty() {
+        let id = self.request.operation_id();
+        match self.request.parts().holds.is_empty() {
             true => keys::ended_in(namespace, period_of(self.ended_at), id),
             false => keys::ended(namespace, id),
         }
@@ -63,15 +64,15 @@ pub(super) struct Amounts {
 impl Amounts {
     /// The amounts of a commit, with the defaults for what it does not name.
     pub(super) fn of(request: &Decide, settle: &Settle) -> Result<Amounts, Refusal> {
-        let parts = &request.parts;
+        let parts = request.parts();
         let mut checks: Vec<u64> = parts.checks.iter().map(|check| check.hits).collect();
-        for (name, hits) in &settle.checks {
+        for ActualHits { name, hits } in &settle.checks {
             let is_meant = |check: &PartCheck| check.estimate && check.name.as_ref() == Some(name);
             let place = parts.checks.iter().position(is_meant);
             checks[place.ok_or_else(|| Refusal::NotEstimated { check: name.clone() })?] = *hits;
         }
         let mut holds: Vec<i64> = parts.holds.iter().map(|change| change.value).collect();
-        for (name, value) in &settle.holds {
+        for ActualValue { limit_name: name, value } in &settle.holds {
             let place = parts.holds.iter().position(|change| change.limit_name == *name);
             holds[place.ok_or_else(|| Refusal::NotHeld { limit_name: name.clone() })?] = *value;
         }
@@ -119,7 +120,7 @@ pub(super) fn remember_late(decisions: &mut Decisions, turn: &mut Turn<'_>, mut 
 /// Remembers a decision that has just ended.
 pub(super) fn remember(decisions: &mut Decisions, turn: &mut Turn<'_>, ended: &Ended) {
     turn.put(ended.key(turn.namespace), ended);
-    if !ended.request.parts.holds.is_empty() {
+    if !ended.request.parts().holds.is_empty() {
         return;
     }
     let period = period_of(ended.ended_at);

@@ -33,7 +33,7 @@ pub(super) fn heartbeat(
     };
     let open = decisions.open.get_mut(&position).expect("its id was found");
     turn.timers.cancel(open.timer_key(turn.namespace));
-    open.expires_at = turn.now.after(open.request.ttl);
+    open.expires_at = turn.now.after(open.request.ttl());
     turn.advance();
     open.keep(turn);
     open.extend_parts(families);
@@ -49,7 +49,7 @@ pub(super) fn get(
 ) -> Result<Result<Reply, Refusal>, CannotRun> {
     if let Some(open) = decisions.find(id) {
         let mut budget = AnswerBudget::new(max_answer);
-        budget.spend(answer_size::estimate(&open.request))?;
+        budget.spend(answer_size::estimate(&*open.request))?;
         return Ok(Ok(Reply::Decision(Box::new(open.info(families, turn.now, &mut budget)?))));
     }
     let view = turn.view();
@@ -71,7 +71,7 @@ pub(super) fn list(
     use core::ops::Bound::{Excluded, Unbounded};
     let made_before = older_than.map(|Millis(span)| Time(now.0.saturating_sub(span)));
     let is_found = |open: &Open| {
-        owner.is_none_or(|owner| open.request.owner.as_ref() == Some(owner))
+        owner.is_none_or(|owner| open.request.owner() == Some(owner))
             && made_before.is_none_or(|before| open.made_at < before)
     };
     let after = page.after.map_or(Unbounded, Excluded);

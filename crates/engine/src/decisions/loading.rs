@@ -27,7 +27,7 @@ impl Decisions {
         match keys::parse(key).ok_or(Malformed)? {
             keys::Resident::Open(position) => {
                 let open: Open = record::decode(bytes)?;
-                if open.position != position || open.taken.len() != open.request.parts.checks.len() {
+                if open.position != position || open.taken.len() != open.request.parts().checks.len() {
                     return Err(Malformed);
                 }
                 self.load_open(families, key.namespace, open, timers)
@@ -56,7 +56,7 @@ impl Decisions {
             limiter::parts::load(families.limiter, &part)
         });
         open.leases = leases.collect();
-        let is_sound = open.request.parts.locks.is_empty()
+        let is_sound = open.request.parts().locks.is_empty()
             || locks::parts::load(
                 families.locks,
                 &grant_of(&open.request, made_at, expires_at, open.position),
@@ -76,7 +76,7 @@ impl Decisions {
     ) {
         for open in self.open.values_mut() {
             timers.cancel(open.timer_key(namespace));
-            open.expires_at = open.expires_at.max(ready.after(open.request.ttl));
+            open.expires_at = open.expires_at.max(ready.after(open.request.ttl()));
             timers.set(open.timer_key(namespace), open.timer());
             open.extend_parts(families);
         }

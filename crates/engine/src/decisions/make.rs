@@ -1,10 +1,10 @@
 //! Makes a decision: every part is asked and none is moved; then all are moved, or none.
 
 use super::{
-    command::{Decide, Parts},
+    command::takes,
     families::Families,
     open::{self, Open, grant_of, lease_of, named},
-    reply::{Decision, HoldOfDecision, Refusal, Refused, Reply, State},
+    reply::{Decision, HoldOfDecision, Refusal, Refused, Reply},
     state::Decisions,
 };
 use crate::{
@@ -19,7 +19,8 @@ use crate::{
     locks,
     turn::{CannotRun, Turn},
 };
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use limina_api::decisions::{Decide, Parts, State};
 
 /// The number of holders that an explanation shows.
 const SHOWN: usize = 8;
@@ -47,20 +48,20 @@ pub(super) fn make(
     decisions: &mut Decisions,
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
-    request: &Decide,
+    request: &Arc<Decide>,
     place: WaitId,
     max_answer: usize,
 ) -> Result<MakeOutcome, CannotRun> {
     let mut budget = AnswerBudget::new(max_answer);
-    budget.spend(answer_size::estimate(request))?;
-    let takes = request.takes();
+    budget.spend(answer_size::estimate(&**request))?;
+    let takes = takes(request);
     let touched = limiter::parts::Touched::collect(families.limiter, &takes, &mut budget)?;
     if let Err(refusal) = find_mistakes(families, request, &touched) {
         return Ok(MakeOutcome::Decided(Err(refusal)));
     }
     let slots = touched.slots(&takes);
 
-    let Parts { checks, holds, locks: wanted, event, .. } = &*request.parts;
+    let Parts { checks, holds, locks: wanted, event, .. } = request.parts();
     let mut refused = Refused {
         holds: refused_holds(decisions, families, turn.now, request),
         locks: locks::parts::ask(families.locks, turn.now, wanted, place),
@@ -71,7 +72,7 @@ pub(super) fn make(
     let growth = if is_refused { Ok(0) } else { growth(families, turn, request, &touched) };
     let mode = match is_refused || growth.is_err() {
         true => Mode::Look,
-        false if request.dry_run => Mode::DryRun,
+        false if request.dry_run() => Mode::DryRun,
         false => Mode::Take,
     };
     turn.begin_family(families.limiter.resident_bytes());
@@ -84,7 +85,7 @@ pub(super) fn make(
         };
     refused.limits = named(request, decided.limits);
     if is_refused || decided.is_refused {
-        if request.explain {
+        if request.explain() {
             explain(families.limiter, turn.now, &mut refused.limits);
         }
         let of_limits = if decided.is_refused { decided.retry_after } else { Some(Millis(0)) };
@@ -94,7 +95,7 @@ pub(super) fn make(
     if let Err(exceeded) = growth {
         return Ok(MakeOutcome::Decided(Err(exceeded.into())));
     }
-    let answer = match request.dry_run {
+    let answer = match request.dry_run() {
         true => dry_run(families, request, turn.now, refused.limits),
         false => {
             let open = move_parts(families, turn, request, decided.taken);
@@ -105,7 +106,7 @@ pub(super) fn make(
             answer
         }
     };
-    debug_assert!(holds.is_empty() || request.dry_run || !answer.values.is_empty());
+    debug_assert!(holds.is_empty() || request.dry_run() || !answer.values.is_empty());
     Ok(MakeOutcome::Decided(Ok(Reply::Decided(Box::new(answer)))))
 }
 
@@ -115,14 +116,14 @@ fn find_mistakes(
     request: &Decide,
     touched: &limiter::parts::Touched,
 ) -> Result<(), Refusal> {
-    let Parts { checks, holds, create_missing, event, .. } = &*request.parts;
+    let Parts { checks, holds, create_missing, event, .. } = request.parts();
     let missing = holds.iter().map(|change| &change.limit_name);
     let missing: Vec<_> = missing.filter(|name| families.ledger.find(name).is_none()).cloned().collect();
     if !create_missing && !missing.is_empty() {
         return Err(Refusal::LimitNotFound { limit_names: missing });
     }
     if let Some(event) = event.as_ref().filter(|event| !events::parts::has_stream(families.events, event)) {
-        return Err(Refusal::StreamNotFound { stream: event.stream().clone() });
+        return Err(Refusal::StreamNotFound { stream: event.stream.clone() });
     }
     let unmatched =
         checks.iter().enumerate().find(|(place, check)| check.require_match && !touched.is_matched(*place));
@@ -138,10 +139,10 @@ fn refused_holds(
     now: Time,
     request: &Decide,
 ) -> Vec<HoldOfDecision> {
-    let refused = ledger::parts::ask(families.ledger, request.parts.holds.iter());
+    let refused = ledger::parts::ask(families.ledger, request.parts().holds.iter());
     let explained = refused.map(|refused| {
         let held_by = match &refused {
-            RefusedHold::LimitExceeded(limit) if request.explain => {
+            RefusedHold::LimitExceeded(limit) if request.explain() => {
                 holders(decisions, now, families.ledger.find(&limit.limit_name))
             }
             _ => Vec::new(),
@@ -158,7 +159,7 @@ fn holders(decisions: &Decisions, now: Time, limit: Option<u32>) -> Vec<HeldBy> 
     let held_by = |open: &Open| HeldBy {
         operation_id: Some(open.id().clone()),
         lease_id: None,
-        owner: open.request.owner.clone(),
+        owner: open.request.owner().cloned(),
         held: Millis(now.0.saturating_sub(open.made_at.0)),
         expires_in: Millis(open.expires_at.0.saturating_sub(now.0)),
     };
@@ -212,7 +213,7 @@ fn growth(
     if turn.quotas.is_empty() {
         return Ok(0);
     }
-    let Parts { checks, holds, locks: wanted, event, .. } = &*request.parts;
+    let Parts { checks, holds, locks: wanted, event, .. } = request.parts();
     let (limits, limit_bytes) = ledger::parts::growth(families.ledger, holds);
     families.ledger.check_limits(turn, limits)?;
     let (now, token) = (turn.now, turn.head.position);
@@ -237,15 +238,15 @@ fn growth(
 fn move_parts(
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
-    request: &Decide,
+    request: &Arc<Decide>,
     taken: Vec<limiter::parts::RefundInfo>,
 ) -> Open {
-    let Parts { holds, locks: wanted, event, .. } = &*request.parts;
+    let Parts { holds, locks: wanted, event, .. } = request.parts();
     let (position, holds) = match holds.is_empty() {
         true => (turn.advance(), Vec::new()),
-        false => ledger::parts::hold(families.ledger, turn, &request.operation_id, holds),
+        false => ledger::parts::hold(families.ledger, turn, request.operation_id(), holds),
     };
-    let (made_at, expires_at) = (turn.now, turn.now.after(request.ttl));
+    let (made_at, expires_at) = (turn.now, turn.now.after(request.ttl()));
     let counted = (0..taken.len()).filter(|place| taken[*place].is_counted);
     let leases = counted
         .map(|place| {
@@ -256,8 +257,8 @@ fn move_parts(
         locks::parts::hold(families.locks, &grant_of(request, made_at, expires_at, position));
     }
     let event = event.as_ref().map(|event| events::parts::submit(families.events, turn, event, position));
-    ledger::parts::reserve(families.ledger, &request.operation_id, expires_at);
-    Open { request: request.without_modes(), position, made_at, expires_at, taken, leases, holds, event }
+    ledger::parts::reserve(families.ledger, request.operation_id(), expires_at);
+    Open { request: request.clone(), position, made_at, expires_at, taken, leases, holds, event }
 }
 
 fn answer(families: &Families<'_>, open: &Open, now: Time, limits: Vec<LimitOfCheck>) -> Decision {
@@ -274,7 +275,7 @@ fn answer(families: &Families<'_>, open: &Open, now: Time, limits: Vec<LimitOfCh
 
 /// The answer to a dry run: as if it had been made, without a position.
 fn dry_run(families: &Families<'_>, request: &Decide, now: Time, limits: Vec<LimitOfCheck>) -> Decision {
-    let Parts { holds, event, .. } = &*request.parts;
+    let Parts { holds, event, .. } = request.parts();
     Decision {
         values: ledger::parts::values_with(families.ledger, holds),
         event: event.as_ref().and_then(|event| events::parts::would_be(families.events, event, now)),
@@ -284,19 +285,19 @@ fn dry_run(families: &Families<'_>, request: &Decide, now: Time, limits: Vec<Lim
 
 pub(super) fn without_position(request: &Decide, now: Time, limits: Vec<LimitOfCheck>) -> Decision {
     Decision {
-        operation_id: request.operation_id.clone(),
+        operation_id: request.operation_id().clone(),
         state: State::Open,
         repeated: false,
         late: false,
-        owner: request.owner.clone(),
+        owner: request.owner().cloned(),
         position: None::<Position>,
         fencing_token: None,
-        ttl: request.ttl,
+        ttl: request.ttl(),
         made_at: now,
-        expires_at: Some(now.after(request.ttl)),
+        expires_at: Some(now.after(request.ttl())),
         limits,
         values: Vec::new(),
-        locks: request.parts.locks.clone(),
+        locks: request.parts().locks.clone(),
         event: None,
         now,
     }

@@ -7,7 +7,7 @@
 //!
 //! Open decisions are resident, and each is one record. Ended ones are paged.
 //!
-//! Read in this order: `command`, `reply`, `open`, `state`, `make`, `waiting`, `decide`, `end`, `ended`.
+//! Read in this order: `command`, `reply`, `open`, `record`, `state`, `make`, `waiting`, `decide`, `end`, `ended`.
 
 pub(crate) mod batch;
 mod command;
@@ -21,18 +21,23 @@ mod loading;
 mod make;
 mod open;
 mod prefetch;
+mod record;
 mod reply;
 mod state;
 mod waiters;
 mod waiting;
 
-pub use command::{Batch, BatchItem, Command, Decide, PartCheck, Parts, Settle};
+pub(crate) use command::weight;
+pub use command::{Batch, BatchItem, Command, DecideRequest};
 pub(crate) use end::{expire, force};
 pub(crate) use ended::drop_oldest as drop_ended;
 pub(crate) use families::Families;
+pub use limina_api::decisions::{
+    ActualHits, ActualValue, CommitDecision, Decide, PartCheck, PartEvent, Parts, Settle, State,
+};
 pub(crate) use lists::repeat_results;
 pub(crate) use prefetch::missing;
-pub use reply::{Decision, HoldOfDecision, Refusal, Refused, Reply, State};
+pub use reply::{Decision, HoldOfDecision, Refusal, Refused, Reply};
 pub(crate) use state::Decisions;
 pub(crate) use waiting::{end_wait, end_waits, grant_next};
 

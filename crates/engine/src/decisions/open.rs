@@ -1,11 +1,6 @@
 //! An open decision: in memory, as it is stored, as its parts see it and as clients see it.
 
-use super::{
-    command::{Decide, Parts},
-    families::Families,
-    keys,
-    reply::{Decision, State},
-};
+use super::{command::takes, families::Families, keys, record, reply::Decision};
 use crate::{
     Name, Position, Time,
     answer_size::{AnswerBudget, TooLarge},
@@ -22,7 +17,8 @@ use crate::{
     timers::{TIMER_BYTES, Timer, TimerKey, TimerSource},
     turn::Turn,
 };
-use alloc::vec::Vec;
+use alloc::{sync::Arc, vec::Vec};
+use limina_api::decisions::{Decide, Parts, State};
 use serde::{Deserialize, Serialize};
 
 /// A decision in memory, without its texts. Its id is reserved in the ledger too.
@@ -34,7 +30,8 @@ const OPEN_BYTES: u64 = resident::tree_slot::<(Position, Open)>()
 /// An open decision, in memory and as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Open {
-    pub(super) request: Decide,
+    #[serde(with = "record")]
+    pub(super) request: Arc<Decide>,
     pub(super) position: Position,
     pub(super) made_at: Time,
     pub(super) expires_at: Time,
@@ -51,7 +48,7 @@ pub(super) struct Open {
 
 impl Open {
     pub(super) fn id(&self) -> &Name {
-        &self.request.operation_id
+        self.request.operation_id()
     }
 
     pub(super) fn timer_key(&self, namespace: NamespaceId) -> TimerKey {
@@ -82,7 +79,7 @@ impl Open {
         now: Time,
         budget: &mut AnswerBudget,
     ) -> Result<Decision, TooLarge> {
-        let limits = limiter::parts::look(families.limiter, now, &self.request.takes(), budget)?;
+        let limits = limiter::parts::look(families.limiter, now, &takes(&self.request), budget)?;
         let limits = named(&self.request, limits);
         Ok(Decision { limits, ..self.without_limits(families, now) })
     }
@@ -98,22 +95,22 @@ impl Open {
             state: State::Open,
             repeated: false,
             late: false,
-            owner: self.request.owner.clone(),
+            owner: self.request.owner().cloned(),
             position: Some(self.position),
             fencing_token: Some(self.position),
-            ttl: self.request.ttl,
+            ttl: self.request.ttl(),
             made_at: self.made_at,
             expires_at: Some(self.expires_at),
             limits: Vec::new(),
             values: ledger::parts::values(families.ledger, &self.holds),
-            locks: self.request.parts.locks.clone(),
+            locks: self.request.parts().locks.clone(),
             event,
             now,
         }
     }
 
     pub(super) fn event_part(&self, info: &EventInfo, state: events::EventState) -> EventPart {
-        let stream = self.request.parts.event.as_ref().expect("it has an event").stream().clone();
+        let stream = self.request.parts().event.as_ref().expect("it has an event").stream.clone();
         EventPart { stream, event: info.clone(), state }
     }
 
@@ -130,15 +127,14 @@ impl Open {
 /// Names the checks to which limits apply.
 pub(super) fn named(request: &Decide, mut limits: Vec<limiter::LimitOfCheck>) -> Vec<limiter::LimitOfCheck> {
     for limit in &mut limits {
-        limit.check = request.parts.checks[limit.status.entry as usize].name.clone();
+        limit.check = request.parts().checks[limit.status.entry as usize].name.clone();
     }
     limits
 }
 
 /// The resident bytes of an open decision without what it remembers for a settlement, and without its holds.
 fn request_bytes(request: &Decide) -> u64 {
-    let Decide { operation_id, owner, parts, .. } = request;
-    let Parts { checks, holds, locks, event, .. } = &**parts;
+    let Parts { checks, holds, locks, event, .. } = request.parts();
     let checks_bytes = checks.iter().map(|check| {
         check.name.as_ref().map_or(0, Name::heap) + check.key_values.heap() + resident::heap(64)
     });
@@ -147,10 +143,11 @@ fn request_bytes(request: &Decide) -> u64 {
         change.limit_name.heap() + change.limit_id.as_ref().map_or(0, Name::heap) + context.sum::<u64>()
     });
     let event_bytes =
-        event.as_ref().map_or(0, |event| event.stream().heap() + resident::shared(event.event().len()));
+        event.as_ref().map_or(0, |event| event.stream.heap() + resident::shared(event.event.len()));
     OPEN_BYTES
-        + 3 * operation_id.heap()
-        + owner.as_ref().map_or(0, Name::heap)
+        + resident::shared(size_of::<Decide>())
+        + 3 * request.operation_id().heap()
+        + request.owner().map_or(0, Name::heap)
         + resident::heap(size_of_val(&checks[..]))
         + checks_bytes.sum::<u64>()
         + resident::heap(size_of_val(&holds[..]))
@@ -162,7 +159,7 @@ fn request_bytes(request: &Decide) -> u64 {
 
 /// The resident bytes of the decision that the request would make, without what it remembers for a settlement.
 pub(super) fn growth(request: &Decide) -> u64 {
-    let Parts { checks, holds, .. } = &*request.parts;
+    let Parts { checks, holds, .. } = request.parts();
     request_bytes(request)
         + resident::heap(checks.len() * size_of::<RefundInfo>())
         + resident::heap(holds.len() * size_of::<HeldLimit>())
@@ -176,14 +173,14 @@ pub(super) fn lease_of<'a>(
     expires_at: Time,
     token: Position,
 ) -> NewPart<'a> {
-    let check = &request.parts.checks[place];
+    let check = &request.parts().checks[place];
     NewPart {
-        operation_id: &request.operation_id,
-        owner: request.owner.as_ref(),
+        operation_id: request.operation_id(),
+        owner: request.owner(),
         key_values: &check.key_values,
         hits: check.hits,
         place,
-        ttl: request.ttl,
+        ttl: request.ttl(),
         taken_at,
         expires_at,
         token,
@@ -193,10 +190,10 @@ pub(super) fn lease_of<'a>(
 /// The grant of the locks, as the family needs it.
 pub(super) fn grant_of(request: &Decide, taken_at: Time, expires_at: Time, token: Position) -> NewGrant<'_> {
     NewGrant {
-        operation_id: &request.operation_id,
-        owner: request.owner.as_ref(),
-        locks: &request.parts.locks,
-        ttl: request.ttl,
+        operation_id: request.operation_id(),
+        owner: request.owner(),
+        locks: &request.parts().locks,
+        ttl: request.ttl(),
         taken_at,
         expires_at,
         token,

@@ -10,7 +10,7 @@ use crate::{
 /// Fails with the records that the command will probably need.
 pub(crate) fn missing(decisions: &Decisions, view: View<'_>, command: &Command) -> Result<(), CannotRun> {
     let (id, is_new) = match command {
-        Command::Decide(request) => (&request.operation_id, true),
+        Command::Decide(request) => (request.wanted.operation_id(), true),
         Command::Settle(settle) => (&settle.operation_id, settle.record),
         Command::Rollback(id) | Command::Heartbeat(id) | Command::Get(id) => (id, false),
         Command::List { .. } | Command::Batch(_) | Command::Abandon { .. } => return Ok(()),

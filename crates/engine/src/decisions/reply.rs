@@ -9,6 +9,7 @@ use crate::{
     locks::{Lock, RefusedLock},
 };
 use alloc::{boxed::Box, vec::Vec};
+use limina_api::decisions::State;
 use serde::{Deserialize, Serialize};
 
 /// The reply to a command that succeeded.
@@ -28,21 +29,6 @@ pub enum Reply {
     Abandoned,
     /// A page of the open decisions, the oldest first.
     Decisions(Listed<Decision, Position>),
-}
-
-/// The state of a decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum State {
-    /// A request under its id waits for locks or slots. Nothing is held.
-    Waiting,
-    /// It is open.
-    Open,
-    /// It has happened. This is final.
-    Committed,
-    /// It has not happened. This is final, unless an operator did it: then it can still be recorded.
-    RolledBack,
-    /// Its ttl has passed without a heartbeat. It can still be recorded.
-    Expired,
 }
 
 /// A decision as clients see it.

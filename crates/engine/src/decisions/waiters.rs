@@ -1,6 +1,6 @@
 //! The decisions that wait, in memory. They are not stored.
 
-use super::{command::Decide, open};
+use super::{command::DecideRequest, open};
 use crate::{
     Name, Time, WaitId,
     ids::NamespaceId,
@@ -10,9 +10,10 @@ use crate::{
     resident::{self, Shrink},
     timers::{TimerKey, TimerSource},
 };
-use alloc::{collections::BTreeMap, vec::Vec};
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 use core::ops::Index;
 use hashbrown::HashMap;
+use limina_api::decisions::Decide;
 
 /// The decisions that wait.
 #[derive(Debug, Default)]
@@ -27,29 +28,33 @@ pub(super) struct Waiters {
 /// A waiting request.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    pub(super) request: Decide,
+    pub(super) asked: DecideRequest,
     /// The request that is answered. It may have taken over the place of an earlier one.
     pub(super) wait: WaitId,
     pub(super) until: Time,
 }
 
 impl Waiter {
+    pub(super) fn request(&self) -> &Arc<Decide> {
+        &self.asked.wanted
+    }
+
     pub(super) fn timer_key(&self, namespace: NamespaceId, place: WaitId) -> TimerKey {
         TimerKey { due: self.until, namespace, source: TimerSource::Wait(place) }
     }
 
     pub(super) fn resident_bytes(&self) -> u64 {
-        waiter_bytes(&self.request)
+        waiter_bytes(&self.asked)
     }
 }
 
 /// The resident bytes of a waiter with this request.
-pub(super) fn waiter_bytes(request: &Decide) -> u64 {
+pub(super) fn waiter_bytes(DecideRequest { wanted, waiter }: &DecideRequest) -> u64 {
     resident::tree_slot::<(WaitId, Waiter)>()
         + resident::hash_slot::<(Name, WaitId)>()
-        + open::growth(request)
-        + request.waiter.as_ref().map_or(0, Name::heap)
-        + locks::parts::places_bytes(&request.parts.locks)
+        + open::growth(wanted)
+        + waiter.as_ref().map_or(0, Name::heap)
+        + locks::parts::places_bytes(&wanted.parts().locks)
 }
 
 /// What the first waiter takes besides. Its id is reserved in the ledger.
@@ -82,7 +87,7 @@ impl Waiters {
     /// Inserts a waiter. Returns the one of the same id whose place it takes.
     pub(super) fn insert(&mut self, place: WaitId, waiter: Waiter) -> Option<Waiter> {
         self.bytes += waiter.resident_bytes();
-        self.places.insert(waiter.request.operation_id.clone(), place);
+        self.places.insert(waiter.request().operation_id().clone(), place);
         let replaced = self.by_place.insert(place, waiter);
         self.bytes -= replaced.as_ref().map_or(0, Waiter::resident_bytes);
         replaced
@@ -91,7 +96,7 @@ impl Waiters {
     pub(super) fn remove(&mut self, place: WaitId) -> Option<Waiter> {
         let waiter = self.by_place.remove(&place)?;
         self.bytes -= waiter.resident_bytes();
-        self.places.remove(&waiter.request.operation_id);
+        self.places.remove(waiter.request().operation_id());
         self.places.shrink();
         Some(waiter)
     }

@@ -7,10 +7,10 @@
 //! which cannot fetch records.
 
 use super::{
-    command::{Command, Decide},
+    command::{Command, DecideRequest, takes},
     families::Families,
     make::{MakeOutcome, make, without_position},
-    reply::{Decision, Refusal, Reply, State},
+    reply::{Decision, Refusal, Reply},
     state::Decisions,
     waiters::{Waiter, waiter_bytes},
 };
@@ -21,38 +21,40 @@ use crate::{
     timers::{Timer, TimerKey},
     turn::{Attempt, CannotRun, Turn},
 };
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, sync::Arc, vec::Vec};
+use limina_api::decisions::{Decide, State};
 
 /// Makes a request wait that only locks and slots refuse.
 pub(super) fn join(
     decisions: &mut Decisions,
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
-    request: &Decide,
+    asked: &DecideRequest,
     slots: limiter::Slots,
     is_locked: bool,
     wait: WaitId,
 ) -> Attempt<Result<Reply, Refusal>> {
+    let request = &asked.wanted;
     if decisions.waiters.len() >= limiter::MAX_WAITING {
         return Attempt::TooManyWaiting;
     }
-    let takes = request.takes();
+    let takes = takes(request);
     let used = turn.other_waiting + decisions.waiters.len();
     let checked = turn.check_quota(Quota::LocksWaiting, used, 1).and_then(|()| {
-        let new_queues = locks::parts::new_queue_bytes(families.locks, &request.parts.locks);
-        let bytes = waiter_bytes(request) + slots.bytes(&takes) + new_queues;
+        let new_queues = locks::parts::new_queue_bytes(families.locks, &request.parts().locks);
+        let bytes = waiter_bytes(asked) + slots.bytes(&takes) + new_queues;
         turn.quotas.check(Quota::ResidentBytes, turn.other_bytes, bytes)
     });
     if let Err(exceeded) = checked {
         return Attempt::Done(Err(exceeded.into()));
     }
-    let waiter = Waiter { request: request.clone(), wait, until: turn.now.after(request.wait) };
+    let waiter = Waiter { asked: asked.clone(), wait, until: turn.now.after(request.wait()) };
     turn.timers.set(waiter.timer_key(turn.namespace, wait), Timer::DecisionWait { place: wait });
-    locks::parts::join(families.locks, wait, &request.parts.locks);
+    locks::parts::join(families.locks, wait, &request.parts().locks);
     if !takes.is_empty() {
         limiter::parts::join(families.limiter, wait, takes, slots, !is_locked);
     }
-    ledger::parts::reserve(families.ledger, &request.operation_id, waiter.until);
+    ledger::parts::reserve(families.ledger, request.operation_id(), waiter.until);
     decisions.waiters.insert(wait, waiter);
     Attempt::Waits
 }
@@ -63,17 +65,18 @@ pub(super) fn take_over(
     decisions: &mut Decisions,
     families: &mut Families<'_>,
     turn: &mut Turn<'_>,
-    request: &Decide,
+    asked: &DecideRequest,
     wait: WaitId,
     max_answer: usize,
 ) -> Result<Option<Attempt<Result<Reply, Refusal>>>, CannotRun> {
-    let id = &request.operation_id;
+    let request = &asked.wanted;
+    let id = request.operation_id();
     let Some(place) = decisions.waiters.place_of(id) else { return Ok(None) };
     let waiter = decisions.waiters.get(place).expect("its id was found");
-    if waiter.request.without_modes() != request.without_modes() {
+    if !request.repeats(waiter.request()) {
         return Ok(Some(Attempt::Done(Err(Refusal::OperationReused { operation_id: id.clone() }))));
     }
-    if request.dry_run {
+    if request.dry_run() {
         return Ok(Some(Attempt::Done(match make(decisions, families, turn, request, place, max_answer)? {
             MakeOutcome::Decided(result) => result,
             MakeOutcome::Blocked { refusal, .. } => Err(refusal),
@@ -81,10 +84,10 @@ pub(super) fn take_over(
     }
     turn.timers.cancel(waiter.timer_key(turn.namespace, place));
     decisions.completed.push((waiter.wait, Err(Refusal::OperationWaits { operation_id: id.clone() })));
-    let waiter = Waiter { request: request.clone(), wait, until: turn.now.after(request.wait) };
+    let waiter = Waiter { asked: asked.clone(), wait, until: turn.now.after(request.wait()) };
     turn.timers.set(waiter.timer_key(turn.namespace, place), Timer::DecisionWait { place });
     decisions.waiters.insert(place, waiter);
-    if request.wait.0 > 0 {
+    if request.wait().0 > 0 {
         return Ok(Some(Attempt::Waits));
     }
     let result = last_look(decisions, families, turn, place, max_answer, true);
@@ -116,7 +119,7 @@ pub(super) fn abandon(
     max_answer: usize,
 ) {
     if let Some(place) = decisions.waiters.place_of(id)
-        && decisions.waiters[place].request.waiter.as_ref() == Some(gone)
+        && decisions.waiters[place].asked.waiter.as_ref() == Some(gone)
     {
         let result = last_look(decisions, families, turn, place, max_answer, false);
         complete(decisions, families, turn, place, result);
@@ -132,7 +135,7 @@ pub(super) fn roll_back(
     max_answer: usize,
 ) -> Option<Reply> {
     let place = decisions.waiters.place_of(id)?;
-    let request = decisions.waiters[place].request.clone();
+    let request = decisions.waiters[place].request().clone();
     let result = last_look(decisions, families, turn, place, max_answer, false);
     complete(decisions, families, turn, place, result);
     // Nothing is stored of a wait, but its end is a change with a position. So the reply is kept under an idempotency key: a
@@ -151,8 +154,11 @@ fn last_look(
     max_answer: usize,
     may_make: bool,
 ) -> Result<Reply, Refusal> {
-    let request = decisions.waiters[place].request.clone();
-    let asked = if may_make { request } else { request.with_dry_run(true) };
+    let request = decisions.waiters[place].request().clone();
+    let asked = match may_make {
+        true => request,
+        false => Arc::new(Decide::clone(&request).with_dry_run(true)),
+    };
     match make(decisions, families, turn, &asked, place, max_answer) {
         Ok(MakeOutcome::Decided(Ok(_))) if !may_make => Err(Refusal::Refused(Box::default())),
         Ok(MakeOutcome::Decided(result)) => result,
@@ -184,11 +190,11 @@ fn leave(
 ) -> Option<WaitId> {
     let waiter = decisions.waiters.remove(place)?;
     turn.timers.cancel(waiter.timer_key(turn.namespace, place));
-    locks::parts::leave(families.locks, place, &waiter.request.parts.locks);
+    locks::parts::leave(families.locks, place, &waiter.request().parts().locks);
     enter_queues(decisions, families);
     limiter::parts::leave(families.limiter, place);
     if !is_made {
-        ledger::parts::free(families.ledger, &waiter.request.operation_id);
+        ledger::parts::free(families.ledger, waiter.request().operation_id());
     }
     Some(waiter.wait)
 }
@@ -197,7 +203,7 @@ fn leave(
 pub(super) fn enter_queues(decisions: &Decisions, families: &mut Families<'_>) {
     for place in locks::parts::take_freed(families.locks) {
         if let Some(waiter) = decisions.waiters.get(place)
-            && locks::parts::are_free(families.locks, &waiter.request.parts.locks, place)
+            && locks::parts::are_free(families.locks, &waiter.request().parts().locks, place)
         {
             limiter::parts::enter(families.limiter, place);
         }
@@ -215,7 +221,7 @@ fn ask_again(
 ) {
     let waiter = &decisions.waiters[place];
     turn.other_bytes = turn.other_bytes.saturating_sub(waiter.resident_bytes());
-    let request = waiter.request.clone();
+    let request = waiter.request().clone();
     let result = match make(decisions, families, turn, &request, place, max_answer) {
         Ok(MakeOutcome::Blocked { .. }) => return,
         Ok(MakeOutcome::Decided(result)) => result,
@@ -262,9 +268,9 @@ pub(crate) fn end_waits(
     let waiters = core::mem::take(&mut decisions.waiters);
     let mut ended = Vec::with_capacity(waiters.len());
     for (place, waiter) in waiters.into_waiters() {
-        locks::parts::leave(families.locks, place, &waiter.request.parts.locks);
+        locks::parts::leave(families.locks, place, &waiter.request().parts().locks);
         limiter::parts::leave(families.limiter, place);
-        ledger::parts::free(families.ledger, &waiter.request.operation_id);
+        ledger::parts::free(families.ledger, waiter.request().operation_id());
         ended.push((waiter.wait, waiter.timer_key(namespace, place)));
     }
     ended

@@ -1,7 +1,7 @@
 //! The event of a decision: it incubates while the decision is open, and is published or invalidated when that ends.
 
 use super::{
-    command::{StreamTerms, Submit},
+    command::StreamTerms,
     keys,
     stream::{Events, Key, key_bytes},
 };
@@ -10,6 +10,7 @@ use crate::{
     effect::{ChangeKind, EventInfo},
     turn::Turn,
 };
+use limina_api::decisions::PartEvent;
 use serde::{Deserialize, Serialize};
 
 /// The event of a decision, as clients see it.
@@ -52,12 +53,12 @@ pub enum RefusedEvent {
 }
 
 /// Whether the stream exists.
-pub(crate) fn has_stream(events: &Events, submit: &Submit) -> bool {
-    events.find(&submit.stream).is_ok()
+pub(crate) fn has_stream(events: &Events, part: &PartEvent) -> bool {
+    events.find(&part.stream).is_ok()
 }
 
 /// Why the event would be refused. The stream exists. Nothing changes, not even in a strictly-once stream.
-pub(crate) fn ask(events: &Events, Submit { stream: name, event, .. }: &Submit) -> Option<RefusedEvent> {
+pub(crate) fn ask(events: &Events, PartEvent { stream: name, event }: &PartEvent) -> Option<RefusedEvent> {
     let stream = events.find(name).ok()?;
     if let Some(number) = stream.numbers.get(event) {
         let key = &stream.keys[number];
@@ -69,8 +70,8 @@ pub(crate) fn ask(events: &Events, Submit { stream: name, event, .. }: &Submit) 
 }
 
 /// The resident bytes that the event would take.
-pub(crate) fn growth(submit: &Submit) -> u64 {
-    key_bytes(&submit.event)
+pub(crate) fn growth(part: &PartEvent) -> u64 {
+    key_bytes(&part.event)
 }
 
 /// Submits an event that would not be refused, for the decision at this position. Returns the number of its stream, and the
@@ -78,7 +79,7 @@ pub(crate) fn growth(submit: &Submit) -> u64 {
 pub(crate) fn submit(
     events: &mut Events,
     turn: &mut Turn<'_>,
-    Submit { stream: name, event, .. }: &Submit,
+    PartEvent { stream: name, event }: &PartEvent,
     operation: Position,
 ) -> (Position, EventInfo) {
     let (stream, tally) = events.find_mut(name).expect("the decision has found it");
@@ -99,10 +100,10 @@ pub(crate) fn submit(
 }
 
 /// The event as it would be if it were submitted now.
-pub(crate) fn would_be(events: &Events, submit: &Submit, now: Time) -> Option<EventPart> {
-    let duration = events.find(&submit.stream).ok()?.head.terms.duration;
-    let event = EventInfo { event: submit.event.clone(), time: now, publishes_at: now.after(duration) };
-    Some(EventPart { stream: submit.stream.clone(), event, state: EventState::Submitted })
+pub(crate) fn would_be(events: &Events, part: &PartEvent, now: Time) -> Option<EventPart> {
+    let duration = events.find(&part.stream).ok()?.head.terms.duration;
+    let event = EventInfo { event: part.event.clone(), time: now, publishes_at: now.after(duration) };
+    Some(EventPart { stream: part.stream.clone(), event, state: EventState::Submitted })
 }
 
 /// What became of the event of the open decision at this position. `None` if its stream was deleted.

@@ -2,7 +2,7 @@
 
 use limina_engine::{
     Applied, Command, Due, Engine, Fetched, Job, KeyValues, Millis, Name, Read, ReadResult, Request, Time,
-    decisions::{self, Decide, Parts},
+    decisions::{self, Decide, DecideRequest, Parts},
     events::{self, StreamTerms, Submit},
     key_values::Value,
     ledger::{self, Change as Held, Hold, NewLimit, Transfer},
@@ -121,8 +121,9 @@ impl Thing {
                 let Command::Decisions(decisions::Command::Decide(decide)) = decide(&text, "door") else {
                     unreachable!("it is a decision")
                 };
-                let decide = decide.with_wait(WAIT, name("waiter")).expect("valid");
-                Command::Decisions(decisions::Command::Decide(decide))
+                let wanted = Decide::clone(&decide.wanted).with_wait(WAIT).expect("valid").into();
+                let request = DecideRequest { wanted, waiter: Some(name("waiter")) };
+                Command::Decisions(decisions::Command::Decide(request))
             }
         }
     }
@@ -309,5 +310,5 @@ fn acquire(id: &str, door: &str, wait: Millis) -> Command {
 fn decide(id: &str, door: &str) -> Command {
     let parts = Parts { locks: locks(door), ..Parts::default() };
     let decide = Decide::new(name(id), parts).and_then(|decide| decide.with_ttl(PER)).expect("valid");
-    Command::Decisions(decisions::Command::Decide(decide))
+    Command::Decisions(decisions::Command::Decide(decide.into()))
 }

@@ -4,9 +4,10 @@ use super::{conditions, limiter, lines, locks, name, option_of, page, show_quota
 use limina_engine::{
     Command, Millis, Position,
     decisions::{
-        self, Batch, BatchItem, Decide, Decision, PartCheck, Parts, Refusal, Refused, Reply, Settle,
+        self, Batch, BatchItem, Decide, DecideRequest, Decision, PartCheck, PartEvent, Parts, Refusal,
+        Refused, Reply, Settle,
     },
-    events::{EventPart, RefusedEvent, Submit},
+    events::{EventPart, RefusedEvent},
     ledger::{Change, RefusedHold},
     limiter::{HeldBy, LimitOfCheck},
 };
@@ -48,7 +49,7 @@ fn item(verb: &str, words: &[&str]) -> BatchItem {
     }
 }
 
-fn decide(words: &[&str]) -> Decide {
+fn decide(words: &[&str]) -> DecideRequest {
     let mut sections = words.split(|word| *word == "/");
     let options = sections.next().unwrap();
     let millis = |key: &str| option_of(options, key).map(|text| Millis(text.parse().unwrap()));
@@ -56,11 +57,12 @@ fn decide(words: &[&str]) -> Decide {
     sections.for_each(|section| part(&mut parts, section[0], &section[1..]));
     let decide = Decide::new(name(words[0]), parts).unwrap();
     let decide = decide.with_ttl(millis("ttl").unwrap_or(Millis(1_000))).unwrap();
-    let waiter = name(option_of(options, "by").unwrap_or("w"));
-    let decide = decide.with_wait(millis("wait").unwrap_or(Millis(0)), waiter).unwrap();
+    let wait = millis("wait").unwrap_or(Millis(0));
+    let waiter = (wait > Millis(0)).then(|| name(option_of(options, "by").unwrap_or("w")));
+    let decide = decide.with_wait(wait).unwrap();
     let decide = decide.with_owner(option_of(options, "owner").map(name));
     let decide = decide.with_dry_run(option_of(options, "dry").is_some());
-    decide.with_explain(option_of(options, "explain").is_some())
+    DecideRequest { waiter, ..decide.with_explain(option_of(options, "explain").is_some()).into() }
 }
 
 fn settle(words: &[&str]) -> Settle {
@@ -68,8 +70,8 @@ fn settle(words: &[&str]) -> Settle {
         let of_key = words.iter().filter_map(|word| word.strip_prefix(key)?.strip_prefix(':'));
         of_key.map(|pair| pair.split_once('=').unwrap()).map(|(n, v)| (n, v.parse().unwrap())).collect()
     };
-    let checks = amounts("check").into_iter().map(|(check, hits)| (name(check), hits as u64)).collect();
-    let holds = amounts("hold").into_iter().map(|(limit, value)| (name(limit), value)).collect();
+    let checks = amounts("check").into_iter().map(|(check, hits)| (name(check), hits as u64));
+    let holds = amounts("hold").into_iter().map(|(limit, value)| (name(limit), value));
     let settle = Settle::new(name(words[0])).with_checks(checks).unwrap().with_holds(holds).unwrap();
     settle.with_record(option_of(words, "record").is_some())
 }
@@ -92,7 +94,7 @@ fn part(parts: &mut Parts, kind: &str, words: &[&str]) {
             }));
         }
         "lock" => parts.locks.extend(words.iter().map(|word| locks::lock_of(word))),
-        "event" => parts.event = Some(Submit::new(name(words[0]), words[1].into()).unwrap()),
+        "event" => parts.event = Some(PartEvent::new(name(words[0]), words[1])),
         other => panic!("unknown part {other}"),
     }
 }

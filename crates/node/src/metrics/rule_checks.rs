@@ -127,10 +127,10 @@ fn dry_runs(command: &limiter::Command) -> Option<Vec<usize>> {
 fn checks_of_decisions(command: &decisions::Command) -> Option<Vec<usize>> {
     let checks = |decide: &Decide| if decide.dry_run() { 0 } else { decide.parts().checks.len() };
     let checks: Vec<usize> = match command {
-        decisions::Command::Decide(decide) => vec![checks(decide)],
+        decisions::Command::Decide(request) => vec![checks(&request.wanted)],
         decisions::Command::Batch(items) => {
             let checks = |item: &BatchItem| match item {
-                BatchItem::Decide(decide) => checks(decide),
+                BatchItem::Decide(request) => checks(&request.wanted),
                 BatchItem::Settle(_) | BatchItem::Rollback(_) => 0,
             };
             items.iter().map(checks).collect()

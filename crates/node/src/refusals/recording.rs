@@ -53,14 +53,16 @@ impl RefusalSubject {
                 Details::DryRuns(dry_runs.map(|(index, _)| index).collect())
             }
             Command::Decisions(command) => match command {
-                decisions::Command::Decide(decide) => Details::Operation(decide.operation_id().clone()),
-                decisions::Command::Settle(settle) => Details::Operation(settle.operation_id().clone()),
+                decisions::Command::Decide(request) => {
+                    Details::Operation(request.wanted.operation_id().clone())
+                }
+                decisions::Command::Settle(settle) => Details::Operation(settle.operation_id.clone()),
                 decisions::Command::Rollback(id) | decisions::Command::Heartbeat(id) => {
                     Details::Operation(id.clone())
                 }
                 decisions::Command::Batch(items) => {
                     let id = |item: &decisions::BatchItem| match item {
-                        decisions::BatchItem::Decide(decide) if decide.dry_run() => None,
+                        decisions::BatchItem::Decide(request) if request.wanted.dry_run() => None,
                         item => Some(item.operation_id().clone()),
                     };
                     Details::Decisions(items.iter().map(id).collect())

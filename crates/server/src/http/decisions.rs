@@ -2,11 +2,8 @@
 
 use super::{
     App,
-    extract::{
-        Batched, Call, Changing, DecisionId, DecisionsQuery, Items, Namespace, NoQuery, Unparsed,
-        without_items,
-    },
-    from_wire::{CheckedBatch, batch as checked_batch, decisions as from_wire},
+    extract::{Call, DecisionId, DecisionsQuery, Items, Namespace, NoQuery, without_items},
+    from_wire::{CheckedBatch, batch as checked_batch},
     json::json,
     lists::list,
     problem::{Code, Failure},
@@ -27,7 +24,7 @@ use limina_api::decisions as wire;
 use limina_api::{Page, Problem, ledger};
 use limina_engine::{
     self as engine, Idempotency, Outcome,
-    decisions::{Batch, BatchItem, Command, Decide, Decision, Parts, Reply, Settle},
+    decisions::{Batch, BatchItem, Command, Decide, DecideRequest, Decision, Parts, Reply, Settle},
 };
 use limina_node::draw_id;
 
@@ -68,7 +65,7 @@ async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, co
 #[utoipa::path(
     post, path = "/v1/decisions", tag = "decisions",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::NewDecision<'_>,
+    request_body = wire::NewDecision,
     responses(
         (status = 200, description = "The decision is open. `repeated`: the same request made it earlier.", body = wire::Decision<'_>, headers(("RateLimit-Policy" = String, description = "Up to 8 enforced limits, the tightest first: quota `q` and window `w` in seconds; for a bucket also its `burst`."), ("RateLimit" = String, description = "What remains of these limits: `r`, and `t` seconds until they are reset."))),
         (status = 404, description = "`LimitNotFound` or `StreamNotFound`", body = Problem, content_type = "application/problem+json"),
@@ -80,17 +77,17 @@ async fn submit(app: App, namespace: Scope, idempotency: Option<Idempotency>, co
 pub(in crate::http) async fn decide(
     State(app): State<App>,
     client: ClientConnection,
-    call: Call<Unparsed<Changing>>,
+    call: Call<Decide>,
 ) -> Answer {
-    let Call { namespace, idempotency, body } = call;
-    let decide = from_wire::decide(draw_id()?, body.json()?)?;
+    let Call { namespace, idempotency, body: decide } = call;
     let needs = needs(&namespace, &decide);
     needs.iter().try_for_each(|need| namespace.identity.require(*need))?;
     if decide.wait().0 == 0 || decide.dry_run() {
-        return submit(app, namespace, idempotency, Command::Decide(decide)).await;
+        return submit(app, namespace, idempotency, Command::Decide(decide.into())).await;
     }
     let _permit = namespace.identity.take(Resource::Waits)?;
-    let command = engine::Command::Decisions(Command::Decide(decide));
+    let request = DecideRequest { waiter: Some(draw_id()?), ..decide.into() };
+    let command = engine::Command::Decisions(Command::Decide(request));
     let outcome = tokio::select! {
         biased;
         outcome = app.ask(namespace.clone(), idempotency, command) => outcome,
@@ -143,14 +140,14 @@ pub(in crate::http) async fn commit_decision(
     call: Call<wire::CommitDecision>,
 ) -> Answer {
     let Call { namespace, idempotency, body } = call;
-    let settle = from_wire::commit(id, body)?;
+    let settle = body.of(id)?;
     require_record(&namespace, &settle)?;
     submit(app, namespace, idempotency, Command::Settle(settle)).await
 }
 
 /// Fails with 403 if the token must not record what passes the limits.
 fn require_record(scope: &Scope, settle: &Settle) -> Result<(), Failure> {
-    if settle.record() { scope.identity.require_record() } else { Ok(()) }
+    if settle.record { scope.identity.require_record() } else { Ok(()) }
 }
 
 /// Roll a decision back: it has not happened.
@@ -233,18 +230,19 @@ pub(in crate::http) async fn list_decisions(
 #[utoipa::path(
     post, path = "/v1/decisions/batch", tag = "decisions",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = wire::DecisionBatch<'_>,
+    request_body = wire::DecisionBatch,
     responses((status = 200, description = "One result per decision, in the order of the request.", body = wire::DecisionBatchReply<'_>)),
 )]
-pub(in crate::http) async fn decide_batch(State(app): State<App>, call: Call<Unparsed<Batched>>) -> Answer {
-    let Call { namespace, idempotency, body } = call;
-    let waiter = draw_id()?;
-    let convert = |new| {
-        let decide = from_wire::decide_now(waiter.clone(), new)?;
+pub(in crate::http) async fn decide_batch(
+    State(app): State<App>,
+    call: Call<Items<wire::DecideNow>>,
+) -> Answer {
+    let Call { namespace, idempotency, body: Items(items) } = call;
+    let convert = |wire::DecideNow(decide)| {
         needs(&namespace, &decide).into_iter().try_for_each(|need| namespace.identity.require(need))?;
-        Ok(BatchItem::Decide(decide))
+        Ok(BatchItem::Decide(decide.into()))
     };
-    let checked = checked_batch("operations", body.operations()?, convert)?;
+    let checked = checked_batch("operations", items, convert)?;
     batch(app, namespace, idempotency, checked).await
 }
 
@@ -252,16 +250,12 @@ pub(in crate::http) async fn decide_batch(State(app): State<App>, call: Call<Unp
 #[utoipa::path(
     post, path = "/v1/decisions/commit/batch", tag = "decisions",
     params(("Idempotency-Key" = Option<String>, Header)),
-    request_body = ledger::Batch<wire::CommitItem>,
+    request_body = ledger::Batch<wire::Settle>,
     responses((status = 200, description = "One result per commit, in the order of the request.", body = wire::DecisionBatchReply<'_>)),
 )]
-pub(in crate::http) async fn commit_decisions(
-    State(app): State<App>,
-    call: Call<Items<wire::CommitItem>>,
-) -> Answer {
+pub(in crate::http) async fn commit_decisions(State(app): State<App>, call: Call<Items<Settle>>) -> Answer {
     let Call { namespace, idempotency, body: Items(items) } = call;
-    let convert = |item| {
-        let settle = from_wire::commit_item(item)?;
+    let convert = |settle| {
         require_record(&namespace, &settle)?;
         Ok(BatchItem::Settle(settle))
     };
@@ -281,8 +275,8 @@ pub(in crate::http) async fn rollback_decisions(
     call: Call<Items<wire::RollbackItem>>,
 ) -> Answer {
     let Call { namespace, idempotency, body: Items(items) } = call;
-    let checked =
-        checked_batch("operations", items, |item| from_wire::rollback_item(item).map(BatchItem::Rollback))?;
+    let convert = |item: wire::RollbackItem| Ok(BatchItem::Rollback(item.operation_id));
+    let checked = checked_batch("operations", items, convert)?;
     batch(app, namespace, idempotency, checked).await
 }
 

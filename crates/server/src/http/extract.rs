@@ -119,15 +119,18 @@ engines_own! {
     ledger::LimitPatch { const TAKES_KEY: bool = false; }
     ledger::Values { const TAKES_KEY: bool = false; }
     locks::Acquire {}
+    decisions::Settle { const MAKES_ROOM: bool = true; }
 }
 
 impl JsonBody for Heartbeat {}
 
-impl JsonBody for decisions::CommitDecision {
-    const MAKES_ROOM: bool = true;
-}
+/// Reading it checks all of it.
+impl JsonBody for decisions::Decide {}
 
-impl JsonBody for decisions::CommitItem {
+/// Reading it checks all of it.
+impl JsonBody for decisions::DecideNow {}
+
+impl JsonBody for decisions::CommitDecision {
     const MAKES_ROOM: bool = true;
 }
 

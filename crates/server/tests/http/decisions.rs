@@ -18,8 +18,8 @@ use limina_engine::{
 pub(crate) fn plausible(command: &DecisionCommand) -> DecisionReply {
     let boxed = |id: &Name| Box::new(decision(id.as_str()));
     match command {
-        DecisionCommand::Decide(decide) => DecisionReply::Decided(boxed(decide.operation_id())),
-        DecisionCommand::Settle(settle) => DecisionReply::Ended(boxed(settle.operation_id())),
+        DecisionCommand::Decide(decide) => DecisionReply::Decided(boxed(decide.wanted.operation_id())),
+        DecisionCommand::Settle(settle) => DecisionReply::Ended(boxed(&settle.operation_id)),
         DecisionCommand::Rollback(id) => DecisionReply::Ended(boxed(id)),
         DecisionCommand::Heartbeat(id) => DecisionReply::Extended(boxed(id)),
         DecisionCommand::Get(id) => DecisionReply::Decision(boxed(id)),
@@ -84,6 +84,7 @@ async fn a_decision_is_asked_for_and_shown() {
     assert_eq!(reply.headers()["ratelimit"], r#""r";r=6;t=2"#);
     let request = server.last_asked();
     let Command::Decisions(DecisionCommand::Decide(asked)) = request.command else { panic!("{request:?}") };
+    let asked = asked.wanted;
     assert_eq!((request.namespace.as_str(), asked.operation_id().as_str()), ("n", "req-8f2c"));
     assert_eq!((asked.owner(), asked.ttl(), asked.wait()), (Some(&name("gw-3")), Millis(600_000), Millis(0)));
     assert!(asked.explain() && !asked.dry_run());
@@ -97,7 +98,7 @@ async fn a_decision_is_asked_for_and_shown() {
         (52000, Some(5000000), true)
     );
     assert_eq!(parts.locks.iter().map(|lock| lock.mode).collect::<Vec<_>>(), [Mode::Shared, Mode::Exclusive]);
-    assert_eq!(parts.event.as_ref().map(|event| event.stream().as_str()), Some("mails"));
+    assert_eq!(parts.event.as_ref().map(|event| event.stream.as_str()), Some("mails"));
 
     let status = |check: Json| {
         json!({"check": check, "rule": "r", "override": null, "group": {"k": 1}, "limit": 10, "used": 4, "remaining": 6,

@@ -107,7 +107,7 @@ async fn an_invalid_command_is_refused() {
     ask(submit, bytes(&"happened"), bytes(&""), "event").await;
     let parts = decisions::Parts { holds: vec![ledger::Change::new(name("a"), 1)], ..Default::default() };
     let decide = decisions::Decide::new(name("op"), parts).unwrap().with_ttl(Millis(per)).unwrap();
-    let decide = Command::Decisions(decisions::Command::Decide(decide));
+    let decide = Command::Decisions(decisions::Command::Decide(decide.into()));
     ask(decide, bytes(&per), bytes(&0), "ttl").await;
     let list = Command::ListNamespaces(Page::new(None, 54_321).unwrap());
     ask(list, bytes(&54_321), bytes(&0), "limit").await;

@@ -5,7 +5,7 @@ use super::valid::{VALID, name, page, whole};
 use crate::random::Random;
 use limina_engine::{
     Command, KeyValues, Millis, Name, Page, Position,
-    decisions::{self, Batch, BatchItem, Decide, PartCheck, Parts, Settle},
+    decisions::{self, Batch, BatchItem, Decide, DecideRequest, PartCheck, PartEvent, Parts, Settle},
     events::{self, ChangesAfter, StreamTerms, Submit},
     key_values::Value,
     ledger::{self, Finalization, Finish, OperationFilter, Transfer},
@@ -26,7 +26,7 @@ pub struct DecisionWorkload {
     /// Rules of all kinds, which exist from the beginning. Without rules there are no checks.
     rules: Vec<NewRule>,
     spans: Vec<u64>,
-    asked: Vec<Decide>,
+    asked: Vec<DecideRequest>,
     /// The positions of the last decisions that were made.
     made: Vec<u64>,
     count: u64,
@@ -92,7 +92,8 @@ impl DecisionWorkload {
             42..=49 => {
                 let again = self.remembered(random);
                 let again = self.with_wait(random, again);
-                decisions::Command::Decide(again.with_dry_run(random.one_in(4)))
+                let wanted = Decide::clone(&again.wanted).with_dry_run(random.one_in(4));
+                decisions::Command::Decide(DecideRequest { wanted: wanted.into(), ..again })
             }
             50..=66 => decisions::Command::Settle(self.settle(random)),
             67..=70 => {
@@ -108,8 +109,8 @@ impl DecisionWorkload {
             84..=88 => decisions::Command::Get(self.id(random)),
             89..=93 => {
                 let gone = self.remembered(random);
-                let waiter = gone.waiter().cloned().unwrap_or_else(|| name("nobody"));
-                decisions::Command::Abandon { operation_id: gone.operation_id().clone(), waiter }
+                let waiter = gone.waiter.clone().unwrap_or_else(|| name("nobody"));
+                decisions::Command::Abandon { operation_id: gone.wanted.operation_id().clone(), waiter }
             }
             _ => decisions::Command::List {
                 owner: random.one_in(3).then(|| name("owner")),
@@ -198,7 +199,7 @@ impl DecisionWorkload {
         }
     }
 
-    fn fresh(&mut self, random: &mut Random, may_wait: bool) -> Decide {
+    fn fresh(&mut self, random: &mut Random, may_wait: bool) -> DecideRequest {
         self.count += 1;
         let parts = self.parts(random);
         // Sometimes another request under an id that is in use.
@@ -207,6 +208,7 @@ impl DecisionWorkload {
         let decide = decide.with_ttl(Millis(*random.pick(&self.spans))).expect(VALID);
         let decide = decide.with_owner(random.one_in(3).then(|| name("owner")));
         let decide = decide.with_dry_run(random.one_in(10)).with_explain(random.one_in(6));
+        let decide = DecideRequest::from(decide);
         let decide = if may_wait { self.with_wait(random, decide) } else { decide };
         self.asked.push(decide.clone());
         self.asked.drain(..self.asked.len().saturating_sub(REMEMBERED));
@@ -241,7 +243,10 @@ impl DecisionWorkload {
             .into_iter()
             .map(|number| lock(number, if random.one_in(2) { Mode::Exclusive } else { Mode::Shared }));
         let mut locks: Vec<Lock> = locks.collect();
-        let event = (self.streams > 0 && random.one_in(3)).then(|| self.event(random));
+        let event = (self.streams > 0 && random.one_in(3)).then(|| {
+            let submit = self.event(random);
+            PartEvent::new(submit.stream().clone(), submit.event())
+        });
         if checks.is_empty() && holds.is_empty() && event.is_none() && locks.is_empty() {
             locks.push(lock(0, Mode::Shared));
         }
@@ -249,14 +254,16 @@ impl DecisionWorkload {
     }
 
     /// The same request as it is sent now: with another wait, and on another connection.
-    fn with_wait(&mut self, random: &mut Random, decide: Decide) -> Decide {
+    fn with_wait(&mut self, random: &mut Random, asked: DecideRequest) -> DecideRequest {
         self.count += 1;
         let wait = if random.one_in(3) { 0 } else { *random.pick(&[1, 20, 100, 101, 400, 5_000]) };
-        decide.with_wait(Millis(wait), name(&format!("waiter{}", self.count))).expect(VALID)
+        let wanted = Decide::clone(&asked.wanted).with_wait(Millis(wait)).expect(VALID);
+        let waiter = (wait > 0).then(|| name(&format!("waiter{}", self.count)));
+        DecideRequest { wanted: wanted.into(), waiter }
     }
 
     fn settle(&mut self, random: &mut Random) -> Settle {
-        let decide = self.remembered(random);
+        let decide = self.remembered(random).wanted;
         let mut holds = Vec::new();
         for change in &decide.parts().holds {
             if random.one_in(2) {
@@ -310,11 +317,11 @@ impl DecisionWorkload {
     fn id(&mut self, random: &mut Random) -> Name {
         match self.asked.is_empty() {
             true => name("nobody"),
-            false => random.pick(&self.asked).operation_id().clone(),
+            false => random.pick(&self.asked).wanted.operation_id().clone(),
         }
     }
 
-    fn remembered(&mut self, random: &mut Random) -> Decide {
+    fn remembered(&mut self, random: &mut Random) -> DecideRequest {
         if self.asked.is_empty() {
             return self.fresh(random, true);
         }

@@ -1,7 +1,7 @@
 //! Bodies that the handler parses. A wire type that borrows its strings from the body cannot be returned by an extractor.
 
 use super::{
-    MAX_BATCH_BODY, MAX_BODY, RawBatch, RequestBody,
+    MAX_BATCH_BODY, MAX_BODY, RequestBody,
     json::parse,
     query::{DryRun, PAGE_PARAMETERS},
 };
@@ -9,7 +9,6 @@ use crate::http::problem::Failure;
 use bytes::Bytes;
 use limina_api::{
     AtMost, MAX_BATCH, Object,
-    decisions::{DecisionBatch, NewDecision},
     limiter::{Check, CheckBatch},
 };
 use serde::Deserialize;
@@ -90,15 +89,6 @@ impl Unparsed<Batched> {
         }
         let RawChecks { checks: AtMost(checks) } = parse(&self.bytes)?;
         Ok(checks.into_iter().map(|item| parse(item.get().as_bytes())).collect())
-    }
-
-    /// The decisions of a batch. A decision that does not parse fails alone.
-    pub(crate) fn operations(&self) -> Result<Vec<Result<NewDecision<'_>, Failure>>, Failure> {
-        if let Ok(Object(batch)) = serde_json::from_slice::<Object<DecisionBatch<'_>>>(&self.bytes) {
-            return Ok(batch.operations.into_iter().map(Ok).collect());
-        }
-        let RawBatch { operations: AtMost(operations) } = parse(&self.bytes)?;
-        Ok(operations.into_iter().map(|item| parse(item.get().as_bytes())).collect())
     }
 }
 

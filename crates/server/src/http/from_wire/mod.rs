@@ -2,7 +2,6 @@
 //! the field's name in the API. Checked here is only what the engine cannot express, such as two fields that exclude each
 //! other.
 
-pub(crate) mod decisions;
 pub(crate) mod events;
 pub(crate) mod limiter;
 

@@ -8,7 +8,7 @@ use limina_api::{
     Page, Problem,
     decisions::{
         CheckOfDecision, Decision, DecisionBatchReply, DecisionResult, EventOfDecision, EventStatus, HeldBy,
-        LimitOfDecision, Part, Refused, RefusedEvent, RefusedHold, RefusedLimit, RefusedLock, State,
+        LimitOfDecision, Part, Refused, RefusedEvent, RefusedHold, RefusedLimit, RefusedLock,
     },
 };
 use limina_engine::{
@@ -26,13 +26,7 @@ pub(crate) fn decision(decision: &decisions::Decision) -> Decision<'_> {
     Decision {
         status: None,
         operation_id: borrowed(&decision.operation_id),
-        state: match decision.state {
-            decisions::State::Waiting => State::Waiting,
-            decisions::State::Open => State::Open,
-            decisions::State::Committed => State::Committed,
-            decisions::State::RolledBack => State::RolledBack,
-            decisions::State::Expired => State::Expired,
-        },
+        state: decision.state,
         repeated: decision.repeated,
         late: decision.late,
         owner: decision.owner.as_ref().map(borrowed),

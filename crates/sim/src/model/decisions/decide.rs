@@ -94,9 +94,9 @@ impl Decisions {
         if !parts.create_missing && !missing.is_empty() {
             return Attempt::Done(Err(Refusal::LimitNotFound { limit_names: missing }));
         }
-        if let Some(event) = parts.event.as_ref().filter(|event| turn.events.number(event.stream()).is_none())
+        if let Some(event) = parts.event.as_ref().filter(|event| turn.events.number(&event.stream).is_none())
         {
-            return Attempt::Done(Err(Refusal::StreamNotFound { stream: event.stream().clone() }));
+            return Attempt::Done(Err(Refusal::StreamNotFound { stream: event.stream.clone() }));
         }
         let is_free = |check: &&limina_engine::decisions::PartCheck| {
             check.require_match && self.limits.applying(&check.key_values).next().is_none()
@@ -110,7 +110,7 @@ impl Decisions {
         let mut refused = Refused {
             holds: self.refused_holds(turn, wanted),
             locks: self.refused_locks(turn.now, wanted, place),
-            event: parts.event.as_ref().and_then(|event| turn.events.refused(event.stream(), event.event())),
+            event: parts.event.as_ref().and_then(|event| turn.events.refused(&event.stream, &event.event)),
             ..Refused::default()
         };
         let is_refused = !refused.holds.is_empty() || !refused.locks.is_empty() || refused.event.is_some();
@@ -159,9 +159,9 @@ impl Decisions {
         }
         let position = turn.order.position;
         let event = parts.event.as_ref().map(|event| {
-            let stream = turn.events.number(event.stream()).expect("it exists");
-            let info = turn.events.would_be(turn.now, event.stream(), event.event()).expect("it exists");
-            turn.events.submit_part(turn.now, event.stream(), event.event(), position);
+            let stream = turn.events.number(&event.stream).expect("it exists");
+            let info = turn.events.would_be(turn.now, &event.stream, &event.event).expect("it exists");
+            turn.events.submit_part(turn.now, &event.stream, &event.event, position);
             (stream, info)
         });
         let (limits, mut taken) = taken;
@@ -193,7 +193,7 @@ impl Decisions {
     fn would_be(&self, turn: &Turn<'_>, wanted: &Decide, limits: Vec<LimitOfCheck>) -> Decision {
         let parts = wanted.parts();
         let event = parts.event.as_ref().and_then(|event| {
-            let info = turn.events.would_be(turn.now, event.stream(), event.event())?;
+            let info = turn.events.would_be(turn.now, &event.stream, &event.event)?;
             Some(event_part(wanted, &info, EventState::Submitted))
         });
         let values = turn.ledger.values_with(&parts.holds);

@@ -4,13 +4,13 @@ use super::{Amounts, Answer, Decisions, End, LAST, Turn, entries, event_part, na
 use crate::model::ledger::is_within;
 use limina_engine::{
     Name, Position, Time,
-    decisions::{Decide, Decision, Refusal, Reply, Settle, State},
+    decisions::{ActualHits, ActualValue, Decide, Decision, Refusal, Reply, Settle, State},
     ledger::EntryType,
 };
 
 impl Decisions {
     pub(super) fn settle(&mut self, turn: &mut Turn<'_>, settle: &Settle) -> Answer {
-        let id = settle.operation_id();
+        let id = &settle.operation_id;
         let not_found = self.not_found(turn.now, id);
         let Some(place) = self.find(turn.now, id).filter(|_| !self.waits(id)) else { return Err(not_found) };
         let made = &self.made[place];
@@ -20,7 +20,7 @@ impl Decisions {
             None => {
                 let mut ends = holds.iter().zip(&amounts.holds);
                 let too_much = ends.find(|(change, value)| !is_within(**value, change.value));
-                if let (Some((change, value)), false) = (too_much, settle.record()) {
+                if let (Some((change, value)), false) = (too_much, settle.record) {
                     return Err(Refusal::CommitExceedsHold {
                         operation_id: id.clone(),
                         limit_name: change.limit_name.clone(),
@@ -34,7 +34,7 @@ impl Decisions {
             Some(end) if end.amounts.as_ref() == Some(&amounts) => {
                 Ok(Reply::Ended(Box::new(end.answer.clone())))
             }
-            Some(end) if settle.record() && (end.answer.state == State::Expired || end.was_forced) => {
+            Some(end) if settle.record && (end.answer.state == State::Expired || end.was_forced) => {
                 let answer = self.book_late(turn, place, amounts);
                 Ok(Reply::Ended(Box::new(answer)))
             }
@@ -171,13 +171,13 @@ fn amounts(request: &Decide, settle: &Settle) -> Result<Amounts, Refusal> {
         checks: parts.checks.iter().map(|check| check.hits).collect(),
         holds: parts.holds.iter().map(|change| change.value).collect(),
     };
-    for (name, hits) in settle.checks() {
+    for ActualHits { name, hits } in &settle.checks {
         match parts.checks.iter().position(|check| check.estimate && check.name.as_ref() == Some(name)) {
             Some(place) => amounts.checks[place] = *hits,
             None => return Err(Refusal::NotEstimated { check: name.clone() }),
         }
     }
-    for (limit_name, value) in settle.holds() {
+    for ActualValue { limit_name, value } in &settle.holds {
         match parts.holds.iter().position(|change| change.limit_name == *limit_name) {
             Some(place) => amounts.holds[place] = *value,
             None => return Err(Refusal::NotHeld { limit_name: limit_name.clone() }),

@@ -140,7 +140,7 @@ impl Decisions {
     ) -> Option<Answer> {
         let now = turn.now;
         Some(match command {
-            DecisionsCommand::Decide(wanted) => return self.decide(turn, request, wanted),
+            DecisionsCommand::Decide(asked) => return self.decide(turn, request, &asked.wanted),
             DecisionsCommand::Settle(settle) => self.settle(turn, settle),
             DecisionsCommand::Rollback(id) => self.roll_back(turn, id),
             DecisionsCommand::Heartbeat(id) => match self.open_place(now, id) {
@@ -335,7 +335,7 @@ fn named(request: &Decide, mut limits: Vec<LimitOfCheck>) -> Vec<LimitOfCheck> {
 }
 
 fn event_part(request: &Decide, event: &EventInfo, state: EventState) -> EventPart {
-    let stream = request.parts().event.as_ref().expect("it has an event").stream().clone();
+    let stream = request.parts().event.as_ref().expect("it has an event").stream.clone();
     EventPart { stream, event: event.clone(), state }
 }
 

@@ -8,8 +8,8 @@ use super::{
     limits::Group,
 };
 use limina_engine::{
-    KeyValues, Name, Outcome, Request,
-    decisions::{Decide, Decision, Refusal, Refused, State},
+    Command, KeyValues, Name, Outcome, Request,
+    decisions::{Command as DecisionsCommand, Decide, Decision, Refusal, Refused, State},
     locks::Mode,
 };
 
@@ -21,6 +21,16 @@ pub(super) struct Waiter {
     pub(super) request: Request,
     pub(super) wanted: Decide,
     pub(super) until: u64,
+}
+
+impl Waiter {
+    /// What identifies the request that is answered.
+    fn drawn(&self) -> Option<&Name> {
+        match &self.request.command {
+            Command::Decisions(DecisionsCommand::Decide(asked)) => asked.waiter.as_ref(),
+            _ => None,
+        }
+    }
 }
 
 impl Decisions {
@@ -102,7 +112,7 @@ impl Decisions {
     /// The client of a waiting request has gone. Another request that has taken its place goes on waiting.
     pub(super) fn abandon(&mut self, turn: &mut Turn<'_>, id: &Name, gone: &Name) {
         if let Some(waiter) = self.waiter(id).map(|index| &self.waiting[index])
-            && waiter.wanted.waiter() == Some(gone)
+            && waiter.drawn() == Some(gone)
         {
             let place = waiter.place;
             let answer = self.last_look(turn, place, false);
