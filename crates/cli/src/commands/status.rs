@@ -129,7 +129,7 @@ fn show_health(session: &mut Session, before: &Health, now: &Health) {
     out.line(format!("memory      {} MiB of {} MiB", mib(now.memory), mib(now.memory_limit)));
     let append = match (now.append_p99(Some(before)), now.append_p99(None)) {
         (Some(p99), _) => {
-            format!("{} (99 of 100 of the last {})", at_most(p99), words::latency(LOOK.as_secs_f64()))
+            format!("{} (99 of 100 of the last {})", at_most(p99), words::duration(LOOK.as_millis() as u64))
         }
         (None, Some(p99)) => format!("{} (99 of 100 since the start)", at_most(p99)),
         (None, None) => "nothing was written since the start".to_owned(),
