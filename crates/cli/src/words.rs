@@ -56,8 +56,8 @@ pub fn number(number: impl Into<i128>) -> String {
 }
 
 /// `1 slot`, `2 slots`.
-pub fn counted(count: impl Into<i128>, word: &str) -> String {
-    let count = count.into();
+pub fn counted(count: impl TryInto<i128>, word: &str) -> String {
+    let count = count.try_into().unwrap_or(i128::MAX);
     format!("{} {word}{}", number(count), if count == 1 { "" } else { "s" })
 }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn counts_agree_with_their_words() {
-        assert_eq!([0, 1, 2].map(|count| counted(count, "lease")), ["0 leases", "1 lease", "2 leases"]);
+        assert_eq!([0_u64, 1, 2].map(|count| counted(count, "lease")), ["0 leases", "1 lease", "2 leases"]);
     }
 
     #[test]
