@@ -8,7 +8,7 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Ask", &["check", "explain", "lock", "lease"]),
     ("Look", &["status", "top", "refusals", "ns", "audit"]),
-    ("Manage", &["rules", "leases", "locks", "ledger", "decisions", "events"]),
+    ("Manage", &["rules", "overrides", "leases", "locks", "ledger", "decisions", "events"]),
     ("Serve", &["serve", "verify", "export", "import", "mark-restored", "token"]),
     ("Tools", &["completions", "openapi", "help"]),
 ];

@@ -16,25 +16,38 @@ impl FromStr for KeyValueArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<KeyValueArg, String> {
-        let mut key = String::new();
-        let mut chars = text.char_indices().peekable();
-        while let Some((at, c)) = chars.next() {
-            match (c, chars.peek().copied()) {
-                ('\\', Some((_, escaped @ ('=' | ':' | '\\')))) => {
-                    key.push(escaped);
-                    chars.next();
-                }
-                (':', Some((_, '='))) => {
-                    return Ok(KeyValueArg { key: named(key)?, value: typed(&text[at + 2..])? });
-                }
-                ('=', _) => {
-                    return Ok(KeyValueArg { key: named(key)?, value: text[at + 1..].to_owned().into() });
-                }
-                _ => key.push(c),
-            }
-        }
-        Err("write KEY=TEXT, or KEY:=3 and KEY:=true for numbers and booleans".to_owned())
+        let (key, value) = match split(text)? {
+            (key, Written::Text(text)) => (key, text.to_owned().into()),
+            (key, Written::Json(json)) => (key, typed(json)?),
+        };
+        Ok(KeyValueArg { key, value })
     }
+}
+
+/// What is behind the key.
+pub(crate) enum Written<'t> {
+    /// `=`
+    Text(&'t str),
+    /// `:=`
+    Json(&'t str),
+}
+
+/// Splits an argument into the key, without its escapes, and what is behind it.
+pub(crate) fn split(text: &str) -> Result<(String, Written<'_>), String> {
+    let mut key = String::new();
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        match (c, chars.peek().copied()) {
+            ('\\', Some((_, escaped @ ('=' | ':' | '\\')))) => {
+                key.push(escaped);
+                chars.next();
+            }
+            (':', Some((_, '='))) => return Ok((named(key)?, Written::Json(&text[at + 2..]))),
+            ('=', _) => return Ok((named(key)?, Written::Text(&text[at + 1..]))),
+            _ => key.push(c),
+        }
+    }
+    Err("write KEY=TEXT, or KEY:=3 and KEY:=true for numbers and booleans".to_owned())
 }
 
 fn named(key: String) -> Result<String, String> {

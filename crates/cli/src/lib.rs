@@ -16,12 +16,16 @@ mod completions;
 #[cfg(feature = "client")]
 mod connection;
 mod exit;
+#[cfg(feature = "client")]
+mod health;
 mod help;
 #[cfg(feature = "client")]
 mod key_values;
 #[cfg(feature = "client")]
 mod metrics;
 mod options;
+#[cfg(feature = "client")]
+mod or_none;
 mod output;
 #[cfg(feature = "client")]
 mod replies;
@@ -37,7 +41,8 @@ pub mod words;
 pub use client::run;
 #[cfg(feature = "client")]
 pub use commands::{
-    AuditCommand, Command, DecisionsCommand, EventsCommand, LedgerCommand, LocksCommand, RulesCommand,
+    AuditCommand, Command, DecisionsCommand, EventsCommand, LedgerCommand, LocksCommand, OverridesCommand,
+    RulesCommand,
 };
 #[cfg(feature = "client")]
 pub use completions::{CompletionsArgs, write_completions};

@@ -5,14 +5,35 @@ use std::fmt::Write;
 
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// A duration with its two largest units: `3m20s`, `850ms`. Requests accept the same form.
+/// A duration that was measured, as exact as people need it: `850ms`, `3.2s`, `59s`, `3m20s`.
 pub fn duration(millis: u64) -> String {
+    // From one second to what is rounded to less than ten, with one decimal.
+    if (1_000..9_950).contains(&millis) {
+        let tenths = (millis + 50) / 100;
+        return match tenths % 10 {
+            0 => format!("{}s", tenths / 10),
+            tenth => format!("{}.{tenth}s", tenths / 10),
+        };
+    }
+    match millis {
+        // Milliseconds do not matter from ten seconds on.
+        1_000.. => units(millis.max(10_000) / 1_000 * 1_000, 2),
+        _ => units(millis, 1),
+    }
+}
+
+/// A duration that somebody has chosen, exactly and in the form of requests: `1m`, `1s500ms`, `1d12h`.
+pub fn setting(millis: u64) -> String {
+    units(millis, UNITS.len())
+}
+
+/// A duration with so many of its largest units.
+fn units(millis: u64, most: usize) -> String {
     let Some(largest) = UNITS.iter().position(|(_, unit)| millis >= *unit) else { return "0s".to_owned() };
     let mut text = String::new();
     let mut rest = millis;
-    for (name, unit) in &UNITS[largest..(largest + 2).min(UNITS.len())] {
-        // Milliseconds matter only below ten seconds.
-        if rest >= *unit && (*name != "ms" || millis < 10_000) {
+    for (name, unit) in UNITS[largest..].iter().take(most) {
+        if rest >= *unit {
             // Writing to a string cannot fail.
             let _ = write!(text, "{}{name}", rest / unit);
             rest %= unit;
@@ -36,8 +57,8 @@ pub fn number(number: impl Into<i128>) -> String {
 }
 
 /// `1 slot`, `2 slots`.
-pub fn counted(count: impl Into<i128>, word: &str) -> String {
-    let count = count.into();
+pub fn counted(count: impl TryInto<i128>, word: &str) -> String {
+    let count = count.try_into().unwrap_or(i128::MAX);
     format!("{} {word}{}", number(count), if count == 1 { "" } else { "s" })
 }
 
@@ -97,6 +118,17 @@ pub fn bold(text: &str) -> String {
     format!("\x1b[1m{text}\x1b[0m")
 }
 
+/// A fraction of seconds, as latencies are: `640 µs`, `25.6 ms`, `1.5 s`.
+pub fn latency(seconds: f64) -> String {
+    if seconds < 0.001 {
+        format!("{:.0} µs", seconds * 1e6)
+    } else if seconds < 1.0 {
+        format!("{:.1} ms", seconds * 1e3)
+    } else {
+        format!("{seconds:.1} s")
+    }
+}
+
 /// A limit of the limiter.
 pub fn limit(limit: Limit) -> String {
     match limit {
@@ -127,12 +159,36 @@ mod tests {
         }
         check(0, "0s");
         check(850, "850ms");
-        check(1_250, "1s250ms");
+        check(999, "999ms");
+        check(1_000, "1s");
+        check(1_250, "1.3s");
+        check(3_186, "3.2s");
+        check(3_960, "4s");
+        check(9_949, "9.9s");
+        check(9_950, "10s");
         check(12_345, "12s");
         check(60_000, "1m");
         check(200_000, "3m20s");
         check(7_200_000, "2h");
         check(90_061_000, "1d1h");
+    }
+
+    #[test]
+    fn chosen_durations_are_exact() {
+        #[track_caller]
+        fn check(millis: u64, expect: &str) {
+            assert_eq!(setting(millis), expect);
+            let request = expect.parse::<limina_api::Duration>();
+            assert_eq!(request, Ok(limina_api::Duration { millis }));
+        }
+        check(60_000, "1m");
+        check(1_500, "1s500ms");
+        check(90_061_000, "1d1h1m1s");
+    }
+
+    #[test]
+    fn counts_agree_with_their_words() {
+        assert_eq!([0_u64, 1, 2].map(|count| counted(count, "lease")), ["0 leases", "1 lease", "2 leases"]);
     }
 
     #[test]

@@ -54,7 +54,7 @@ enum Command {
     Import(moving::ImportArgs),
     /// Say that a store was restored from an older copy, so that no fencing token is used twice
     MarkRestored(restored::MarkRestoredArgs),
-    /// Rules of the limiter: look, compare with a file, apply a file
+    /// Rules of the limiter: look, set one, delete one, compare with a file, apply a file
     #[command(subcommand)]
     Rules(RulesCommand),
     /// Make tokens, by which clients are let in, or list those of a file

@@ -1,6 +1,7 @@
 //! `limina verify`: reads all of a data directory that no server uses, and prints what is wrong.
 
 use crate::progress::Progress;
+use limina_cli::words::counted;
 use limina_engine::{Engine, Stats};
 use limina_node::load_engine;
 use limina_store::{
@@ -66,13 +67,15 @@ async fn load_shards(at_rest: ReadOnlyStore, directory: &Path, report: &mut Repo
     let shards = loaded.len();
     let Stats { namespaces, sizes, .. } = Stats::sum(loaded);
     say(&format!(
-        "checked: {shards} shards load: {namespaces} namespaces, {} ledger limits, {} rules, {} counters, \
-         {} leases, {} locks",
-        sizes.ledger_limits,
-        sizes.limiter.rules,
-        sizes.limiter.counters,
-        sizes.limiter.leases,
-        sizes.locks.held,
+        "checked: {} {}: {}, {}, {}, {}, {}, {}",
+        counted(shards, "shard"),
+        if shards == 1 { "loads" } else { "load" },
+        counted(namespaces, "namespace"),
+        counted(sizes.ledger_limits, "ledger limit"),
+        counted(sizes.limiter.rules, "rule"),
+        counted(sizes.limiter.counters, "counter"),
+        counted(sizes.limiter.leases, "lease"),
+        counted(sizes.locks.held, "lock"),
     ));
 }
 

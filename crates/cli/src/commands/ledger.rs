@@ -1,53 +1,16 @@
 //! `limina ledger`: amounts that are held, then committed or given back.
 
+use super::ledger_limits::{self, LimitsArgs};
 use crate::{Exit, Failed, ListLimit, Session, Span, output::Output, table::Table, watch::Watch, words};
-use limina_api::ledger::{EntryType, State};
-use limina_client::types::{Entry, Limit, LimitValue, Operation};
-use serde_json::json;
+use limina_api::ledger::State;
+use limina_client::types::{LimitValue, Operation};
 use std::str::FromStr;
 
 /// The commands of `ledger`.
 #[derive(clap::Subcommand, Debug)]
 pub enum LedgerCommand {
-    /// List the limits with their values
-    Limits {
-        /// Those nearest to their ceilings first
-        #[arg(long)]
-        fullest: bool,
-        /// How much of the list
-        #[command(flatten)]
-        limit: ListLimit,
-        /// Whether to repeat
-        #[command(flatten)]
-        watch: Watch,
-    },
-    /// Show one limit with its latest history
-    Limit {
-        /// The limit
-        #[arg(value_name = "LIMIT")]
-        name: String,
-        /// How much of the history
-        #[command(flatten)]
-        limit: ListLimit,
-    },
-    /// Create a limit, or change its ceiling
-    Set {
-        /// The limit
-        #[arg(value_name = "LIMIT")]
-        name: String,
-        /// The most that may be committed and held together; `none` removes the ceiling
-        #[arg(long, value_name = "N", allow_hyphen_values = true)]
-        ceiling: Ceiling,
-    },
-    /// Delete a limit with its history
-    Rm {
-        /// The limit
-        #[arg(value_name = "LIMIT")]
-        name: String,
-        /// Confirm it; without this flag the command only shows what it would delete
-        #[arg(long)]
-        yes: bool,
-    },
+    /// List the limits with their values; show, set or delete one
+    Limits(LimitsArgs),
     /// Hold amounts: all of them, or none
     Hold {
         /// The operation: an id of yours
@@ -142,31 +105,9 @@ impl FromStr for Change {
     }
 }
 
-/// A ceiling, or `none`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ceiling(Option<i64>);
-
-impl FromStr for Ceiling {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Ceiling, String> {
-        if text == "none" {
-            return Ok(Ceiling(None));
-        }
-        text.parse()
-            .map(|ceiling| Ceiling(Some(ceiling)))
-            .map_err(|_| "write a whole number, or `none`".to_owned())
-    }
-}
-
 pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result<Exit, Failed> {
     match command {
-        LedgerCommand::Limits { fullest, limit, watch } => {
-            return watch.run(session, async |session| list_limits(fullest, limit, session).await).await;
-        }
-        LedgerCommand::Limit { name, limit } => show_limit(&name, limit, session).await?,
-        LedgerCommand::Set { name, ceiling } => set(&name, ceiling, session).await?,
-        LedgerCommand::Rm { name, yes } => remove(&name, yes, session).await?,
+        LedgerCommand::Limits(args) => return ledger_limits::run(args, session).await,
         LedgerCommand::Hold { operation, changes, create_missing, skip_existing, expires_after } => {
             let mut hold = session.client.ledger().hold(operation);
             for change in &changes {
@@ -223,60 +164,6 @@ pub(crate) async fn run(command: LedgerCommand, session: &mut Session) -> Result
     Ok(Exit::Yes)
 }
 
-async fn list_limits(fullest: bool, limit: ListLimit, session: &mut Session) -> Result<Exit, Failed> {
-    let mut limits = session.client.ledger().limits().list();
-    if fullest {
-        limits = limits.filter("order", "used");
-    }
-    session.out.list(limits, limit, show_limits).await?;
-    Ok(Exit::Yes)
-}
-
-async fn show_limit(name: &str, limit: ListLimit, session: &mut Session) -> Result<(), Failed> {
-    let found = session.client.ledger().limits().get(name).await?;
-    session.out.reply(&found, |out, found| show_limits(out, std::slice::from_ref(found)));
-    if session.out.is_table() {
-        session.out.line("");
-        let entries = session.client.ledger().limits().entries(name);
-        session.out.list(entries, limit, show_entries).await?;
-    }
-    Ok(())
-}
-
-/// Creates the limit, or changes its ceiling.
-async fn set(name: &str, Ceiling(ceiling): Ceiling, session: &mut Session) -> Result<(), Failed> {
-    let client = session.client.clone();
-    let limits = client.ledger().limits();
-    // Asked first, because a change of a limit that does not exist would be listed among the refusals.
-    let changed = match limits.get(name).await {
-        Ok(_) => limits.patch(name, &json!({"ceiling": ceiling})).await?,
-        Err(limina_client::Error::NotFound(_)) => {
-            let mut limit = json!({"name": name});
-            if let Some(ceiling) = ceiling {
-                limit["ceiling"] = ceiling.into();
-            }
-            limits.create(&limit).await?
-        }
-        Err(error) => return Err(error.into()),
-    };
-    session.out.reply(&changed, |out, changed| show_limits(out, std::slice::from_ref(changed)));
-    Ok(())
-}
-
-async fn remove(name: &str, yes: bool, session: &mut Session) -> Result<(), Failed> {
-    let client = session.client.clone();
-    let limits = client.ledger().limits();
-    let found = limits.get(name).await?;
-    if !yes {
-        show_limits(&mut session.out, &[found.into_inner()]);
-        session.out.flush();
-        return Err(Failed::needs_yes("this deletes the limit with its history"));
-    }
-    limits.delete(name).await?;
-    session.out.say(format!("deleted {}", words::printable(name)));
-    Ok(())
-}
-
 async fn show_operation(operation: &str, session: &mut Session) -> Result<Exit, Failed> {
     let found = session.client.ledger().operation(operation).await?;
     session.out.reply(&found, |out, found| show_operations(out, std::slice::from_ref(found)));
@@ -300,54 +187,8 @@ async fn list_open(
     Ok(Exit::Yes)
 }
 
-fn show_limits(out: &mut Output, limits: &[Limit]) {
-    let mut table = Table::new(&["LIMIT", ">COMMITTED", ">HELD", ">CEILING", ">AVAILABLE", "USE"]);
-    for limit in limits {
-        table.row([
-            words::printable(&limit.name),
-            words::number(limit.commit_value),
-            words::number(limit.hold_value),
-            limit.ceiling.map_or("none".to_owned(), words::number),
-            limit.available.map_or("-".to_owned(), words::number),
-            // The worst case decides: what is not available counts as used.
-            match (limit.ceiling, limit.available) {
-                (Some(ceiling), Some(available)) => {
-                    words::bar(i128::from(ceiling) - i128::from(available), i128::from(ceiling))
-                }
-                _ => String::new(),
-            },
-        ]);
-    }
-    out.table(&table);
-    if limits.is_empty() {
-        out.say("no limits");
-    }
-}
-
-fn show_entries(out: &mut Output, entries: &[Entry]) {
-    let mut table =
-        Table::new(&["TIME", ">POSITION", "WHAT", "OPERATION", ">AMOUNT", ">COMMITTED", ">HELD", ">TOTAL"]);
-    for entry in entries {
-        table.row([
-            words::time(entry.time.0),
-            entry.position.to_string(),
-            kind(&entry.kind),
-            words::printable(&entry.operation_id),
-            words::number(entry.value),
-            words::number(entry.commit_value),
-            words::number(entry.hold_value),
-            words::number(entry.total_value),
-        ]);
-    }
-    out.table(&table);
-}
-
-/// The word of the API.
-fn kind(kind: &EntryType) -> String {
-    word(kind)
-}
-
-fn word(value: &impl serde::Serialize) -> String {
+/// A word of the API, for people.
+pub(crate) fn word(value: &impl serde::Serialize) -> String {
     let json = serde_json::to_value(value).ok();
     json.and_then(|json| json.as_str().map(str::to_owned)).unwrap_or_default().replace('_', " ")
 }

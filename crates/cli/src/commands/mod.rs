@@ -8,10 +8,13 @@ mod explain;
 mod hold;
 mod leases;
 mod ledger;
+mod ledger_limits;
 mod locks;
 mod namespaces;
+mod overrides;
 mod program;
 mod refusals;
+mod rule_changes;
 mod rule_files;
 mod rules;
 mod status;
@@ -22,6 +25,7 @@ pub use decisions::DecisionsCommand;
 pub use events::EventsCommand;
 pub use ledger::LedgerCommand;
 pub use locks::LocksCommand;
+pub use overrides::OverridesCommand;
 pub use rules::RulesCommand;
 
 use crate::{Exit, Failed, Session};
@@ -61,8 +65,11 @@ pub enum Command {
     #[command(subcommand)]
     Decisions(DecisionsCommand),
     /// Streams of events that happen once
-    #[command(subcommand)]
+    #[command(subcommand, visible_alias = "streams")]
     Events(EventsCommand),
+    /// Other limits than the rule's, for exact values
+    #[command(subcommand)]
+    Overrides(OverridesCommand),
     /// Rules of the limiter. The binary adds `rules check`, which needs no server.
     #[command(skip)]
     Rules(RulesCommand),
@@ -85,6 +92,7 @@ impl Command {
             Command::Ledger(command) => ledger::run(command, session).await,
             Command::Decisions(command) => decisions::run(command, session).await,
             Command::Events(command) => events::run(command, session).await,
+            Command::Overrides(command) => overrides::run(command, session).await,
             Command::Rules(command) => rules::run(command, session).await,
         }
     }

@@ -1,6 +1,9 @@
 //! `limina rules`: what limits what, and changes of it.
 
-use super::rule_files::{self, FileArgs};
+use super::{
+    rule_changes::{self, RuleSettings},
+    rule_files::{self, FileArgs},
+};
 use crate::{
     Exit, Failed, ListLimit, Session, key_values, output::Output, table::Table, watch::Watch, words,
 };
@@ -40,6 +43,17 @@ pub enum RulesCommand {
         #[command(flatten)]
         watch: Watch,
     },
+    /// Create a rule, or change the given settings of one
+    Set(Box<RuleSettings>),
+    /// Delete a rule with its overrides
+    Rm {
+        /// The rule
+        #[arg(value_name = "RULE")]
+        name: String,
+        /// Confirm it; without this flag the command only shows what it would delete
+        #[arg(long)]
+        yes: bool,
+    },
     /// Show what `apply` would change, and which counts would start empty; exits with 3 if something differs
     Diff(FileArgs),
     /// Make a rule set exactly what a file says, in one step
@@ -76,12 +90,14 @@ pub(crate) async fn run(command: RulesCommand, session: &mut Session) -> Result<
                 })
                 .await
         }
+        RulesCommand::Set(settings) => rule_changes::set(*settings, session).await,
+        RulesCommand::Rm { name, yes } => rule_changes::remove(&name, yes, session).await,
         RulesCommand::Diff(file) => rule_files::diff(&file, session).await,
         RulesCommand::Apply { file, yes } => rule_files::apply(&file, yes, session).await,
     }
 }
 
-fn show(out: &mut Output, rules: &[Rule]) {
+pub(crate) fn show(out: &mut Output, rules: &[Rule]) {
     let columns = ["RULE", ">LIMIT", "WINDOW", "FOR EACH", "WHERE", ">OVERRIDES", "SET", "NOTES"];
     let mut table = Table::new(&columns);
     for rule in rules {
@@ -136,11 +152,19 @@ async fn show_one(session: &mut Session, name: &str) -> Result<Exit, Failed> {
         out.line(format!("The rule set {} manages it.", words::printable(set)));
     }
     let overrides = session.client.overrides(name).list();
-    session.out.list(overrides, ListLimit::default(), show_overrides).await?;
+    session
+        .out
+        .list(overrides, ListLimit::default(), |out, overrides| {
+            if !overrides.is_empty() {
+                out.line("");
+            }
+            show_overrides(out, overrides);
+        })
+        .await?;
     Ok(Exit::Yes)
 }
 
-fn show_overrides(out: &mut Output, overrides: &[Override]) {
+pub(crate) fn show_overrides(out: &mut Output, overrides: &[Override]) {
     let mut table = Table::new(&["OVERRIDE", "KEY-VALUES", ">LIMIT", ">BURST"]);
     for one in overrides {
         table.row([
@@ -150,10 +174,7 @@ fn show_overrides(out: &mut Output, overrides: &[Override]) {
             one.burst.map_or("-".to_owned(), words::number),
         ]);
     }
-    if !overrides.is_empty() {
-        out.line("");
-        out.table(&table);
-    }
+    out.table(&table);
 }
 
 fn show_groups(out: &mut Output, groups: &Groups) {
@@ -191,7 +212,7 @@ pub(crate) fn in_words(rule: &Rule) -> String {
         (_, Limit::AtMost(0)) => "nothing".to_owned(),
         (None, _) => format!("{limit} in use at the same time"),
         (Some(window), _) => {
-            let per = words::duration(window.per_ms.0);
+            let per = words::setting(window.per_ms.0);
             match window.kind {
                 WindowType::Fixed => format!("{limit} in each fixed window of {per}"),
                 WindowType::Sliding => format!("{limit} in any {per}"),
@@ -210,7 +231,7 @@ pub(crate) fn in_words(rule: &Rule) -> String {
 }
 
 fn window(window: &Window) -> String {
-    let per = words::duration(window.per_ms.0);
+    let per = words::setting(window.per_ms.0);
     match (&window.kind, window.burst) {
         (WindowType::Fixed, _) => format!("fixed {per}"),
         (WindowType::Sliding, _) => format!("sliding {per}"),

@@ -2,6 +2,7 @@
 //! describes it.
 
 use bytes::{Buf, BufMut, Bytes};
+use limina_cli::words::counted;
 use limina_engine::{Name, Position, Time};
 use limina_store::{Batch, Record};
 use std::{
@@ -51,7 +52,8 @@ pub(super) struct Totals {
 
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} namespaces, {} records, {} bytes", self.namespaces, self.records, self.bytes)
+        let namespaces = counted(self.namespaces, "namespace");
+        write!(f, "{namespaces}, {}, {}", counted(self.records, "record"), counted(self.bytes, "byte"))
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     envoy::{self, EnvoyError},
     watch,
 };
+use limina_cli::words::counted;
 use limina_engine::limiter::SetRule;
 use std::{
     error::Error,
@@ -65,14 +66,10 @@ fn check_file(file: &Path) -> Result<(), Box<dyn Error>> {
         say("no namespace is named: the file removes every rule that it had made before");
     }
     for (name, rules) in &rules {
-        let overrides = rules.iter().map(|SetRule { overrides, .. }| overrides.len()).sum();
+        let overrides: usize = rules.iter().map(|SetRule { overrides, .. }| overrides.len()).sum();
         say(&format!("{name}: {}, {}", counted(rules.len(), "rule"), counted(overrides, "override")));
     }
     Ok(())
-}
-
-fn counted(count: usize, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Prints a line. If standard output is closed, the exit status still shows the result.

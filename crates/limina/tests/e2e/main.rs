@@ -34,6 +34,7 @@ mod quotas;
 mod reference;
 mod refusals;
 mod restored;
+mod systemd;
 mod tls;
 mod verify;
 

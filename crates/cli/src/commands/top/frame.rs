@@ -4,14 +4,14 @@ use super::{
     View,
     sample::{Lists, Sample},
 };
-use crate::{key_values, metrics, words};
+use crate::{health::at_most, key_values, words};
 use std::{collections::BTreeMap, time::Duration};
 
 /// Rates are taken over this time, so that rare things do not flicker.
 const RATE_OVER: Duration = Duration::from_secs(10);
 const CHART: usize = 40;
 /// The lines that are not rows of a list.
-const OTHER_LINES: usize = 14;
+const OTHER_LINES: usize = 15;
 const MIN_ROWS: usize = 3;
 const MAX_ROWS: usize = 15;
 
@@ -84,24 +84,29 @@ fn summary(view: &View, rates: &Rates<'_>, lines: &mut Vec<String>) {
         if refused > 0.0 { words::red(&refused_text) } else { refused_text },
         chart(|sample| sample.refused.values().sum()),
     ));
-    let p99 = metrics::quantile(&rates.before.append, &now.append, 0.99);
-    let p99 = match p99 {
-        Some(seconds) if seconds.is_finite() => format!("≤ {}", seconds_text(seconds)),
-        Some(_) => words::red("beyond the largest bucket"),
-        None => "-".to_owned(),
-    };
-    let unavailable = rates.per_second(rates.before.unavailable, now.unavailable);
+    let p99 = now.health.append_p99(Some(&rates.before.health)).map_or("-".to_owned(), at_most);
+    let undecided = |sample: &Sample| sample.health.all_undecided();
+    let unavailable = rates.per_second(undecided(rates.before), undecided(now));
     let unavailable_text = format!("not decided {}/s", rate_text(unavailable));
     lines.push(format!("append p99  {p99:>10}"));
     lines.push(format!(
         "now         {} in shards' queues · {} · {} · {} · {} waiting · {}",
-        words::number(now.queue_depth as i128),
+        words::number(now.health.queue_depth as i128),
         words::counted(now.locks_held as i128, "lock"),
         words::counted(now.leases as i128, "lease"),
         words::counted(now.decisions_open as i128, "open decision"),
         words::number(now.waiting as i128),
         if unavailable > 0.0 { words::red(&unavailable_text) } else { unavailable_text },
     ));
+    let health = &rates.before.health;
+    let mut troubles = now.health.troubles(health);
+    let refused = now.health.refused(Some(health));
+    if !refused.is_empty() {
+        troubles.push(format!("just refused: {}", refused.join(", ")));
+    }
+    if !troubles.is_empty() {
+        lines.push(words::red(&format!("trouble     {}", troubles.join(" · "))));
+    }
 }
 
 /// Refusals by rule, and those of the other families by code.
@@ -210,16 +215,6 @@ fn dim(text: &str) -> String {
 
 fn rate_text(rate: f64) -> String {
     if rate == 0.0 || rate >= 10.0 { words::number(rate.round() as i128) } else { format!("{rate:.1}") }
-}
-
-fn seconds_text(seconds: f64) -> String {
-    if seconds < 0.001 {
-        format!("{:.0} µs", seconds * 1e6)
-    } else if seconds < 1.0 {
-        format!("{:.1} ms", seconds * 1e3)
-    } else {
-        format!("{seconds:.1} s")
-    }
 }
 
 /// The rates between neighbouring samples, the oldest first.

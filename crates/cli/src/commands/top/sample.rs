@@ -1,6 +1,6 @@
 //! What `top` reads from the server.
 
-use crate::{Failed, metrics::Metrics};
+use crate::{Failed, health::Health, metrics::Metrics};
 use limina_client::{
     Error, Limina,
     types::{Group, Limit, Lock},
@@ -21,9 +21,8 @@ pub(super) struct Sample {
     pub(super) refused: BTreeMap<(String, String), f64>,
     /// What rules of the limiter refused, by namespace and rule.
     pub(super) refused_by_rule: BTreeMap<(String, String), f64>,
-    pub(super) unavailable: f64,
-    pub(super) append: Vec<(f64, f64)>,
-    pub(super) queue_depth: f64,
+    /// What the node lacks.
+    pub(super) health: Health,
     pub(super) waiting: f64,
     pub(super) locks_held: f64,
     pub(super) leases: f64,
@@ -69,9 +68,7 @@ impl Sample {
             decided,
             refused,
             refused_by_rule: refused_by_rule.collect(),
-            unavailable: metrics.sum("limina_unavailable_total", &[]),
-            append: metrics.buckets("limina_append_duration_seconds"),
-            queue_depth: metrics.sum("limina_queue_depth", &[]),
+            health: Health::of(&metrics),
             waiting: metrics.sum("limina_locks_waiting", &[]),
             locks_held: metrics.sum("limina_locks_held", &[]),
             leases: metrics.sum("limina_limiter_leases", &[]),
