@@ -5,7 +5,7 @@ use crate::Name;
 #[cfg(feature = "openapi")]
 use crate::schema::{Ttl, Wait};
 use crate::{
-    Duration, KeyValues, MAX_BATCH, Problem,
+    Duration, KeyValues, MAX_BATCH, Problem, RequestId,
     ledger::{Change, LimitValue},
     limiter::LimitStatus,
     locks::{HeldLock, Mode, WantedLock},
@@ -319,6 +319,10 @@ pub struct Refused<'a> {
     pub detail: String,
     /// Always `Refused`.
     pub code: Cow<'static, str>,
+    /// The id of the request, which the header `X-Request-Id` has too. Absent in the results of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub request_id: Option<RequestId>,
     /// The kinds of parts that refuse.
     pub refused_by: Vec<Part>,
     /// The limits of the limiter that refuse.

@@ -1,6 +1,6 @@
 //! Checks, and the problem document of a refused one.
 
-use crate::{KeyValues, MAX_BATCH, Problem, object};
+use crate::{KeyValues, MAX_BATCH, Problem, RequestId, object};
 use alloc::borrow::Cow;
 use alloc::{string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
@@ -109,6 +109,10 @@ pub struct LimitReached<'a> {
     pub detail: String,
     /// Always `LimitReached`.
     pub code: Cow<'static, str>,
+    /// The id of the request, which the header `X-Request-Id` has too. Absent in the results of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub request_id: Option<RequestId>,
     /// The limits that refuse, with the names that they have in the header `RateLimit-Policy`.
     #[serde(rename = "violated-policies")]
     pub violated_policies: Vec<Cow<'a, str>>,

@@ -4,7 +4,7 @@ use super::{
     super::{
         json::json as respond,
         problem::{Code, Failure},
-        rate_limit,
+        rate_limit, request_id,
         to_wire::limiter as to_wire,
     },
     common::{part_of_operation, quota_exceeded},
@@ -16,7 +16,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use limina_api::problem::MEDIA_TYPE;
+use limina_api::{limiter::LimitReached, problem::MEDIA_TYPE};
 use limina_engine::{
     Outcome,
     limiter::{Checked, ManagedRule, Refusal, Reply},
@@ -98,7 +98,8 @@ pub(crate) fn counter_refused(decision: &Checked) -> Response {
 }
 
 fn limit_reached(decision: &Checked, status: StatusCode) -> Response {
-    let mut response = respond(status, &to_wire::limit_reached(decision, status.as_u16()));
+    let problem = to_wire::limit_reached(decision, status.as_u16());
+    let mut response = respond(status, &LimitReached { request_id: request_id::current(), ..problem });
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     response
 }

@@ -108,7 +108,7 @@ fn an_override(text: &str) -> OverrideInfo {
     OverrideInfo { rule: name("r"), item, created_at: Position(8) }
 }
 
-fn decision(limits: Vec<LimitStatus>) -> Checked {
+pub(super) fn decision(limits: Vec<LimitStatus>) -> Checked {
     Checked { allowed: true, reported: false, limits, retry_after: None }
 }
 
