@@ -118,6 +118,7 @@ async fn refusals_have_their_status_and_members() {
     check(Ok(Outcome::Unreadable), 503, "ShardUnavailable", none()).await;
     check(Ok(Outcome::IdempotencyKeyReused), 422, "IdempotencyKeyReused", none()).await;
     check(Err(Unavailable::Overloaded { retry_after_ms: 10 }), 503, "Overloaded", none()).await;
+    check(Err(Unavailable::MemoryFull), 503, "Overloaded", none()).await;
     check(Err(Unavailable::ShuttingDown), 503, "ShuttingDown", none()).await;
     check(Err(Unavailable::StorageFull), 503, "StorageFull", none()).await;
     check(Err(Unavailable::ShardUnavailable), 503, "ShardUnavailable", none()).await;
