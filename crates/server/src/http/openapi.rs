@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use utoipa::{
     OpenApi,
     openapi::{
-        ContentBuilder, HeaderBuilder, ObjectBuilder, PathItem, Ref, RefOr, Required, ResponseBuilder,
+        ContentBuilder, Header, HeaderBuilder, ObjectBuilder, PathItem, Ref, RefOr, Required,
+        ResponseBuilder,
         path::{Operation, Parameter, ParameterBuilder, ParameterIn},
         schema::{Schema, SchemaType, Type},
         security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
@@ -136,6 +137,7 @@ pub fn generated_openapi() -> String {
     let mut namespaced = Vec::new();
     if let Some(components) = &mut document.components {
         exact::complete_schemas(&mut components.schemas);
+        components.headers.insert("X-Request-Id".to_owned(), RefOr::T(request_id()));
     }
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
@@ -263,15 +265,20 @@ fn complete(operation: &mut Operation) {
     add_problem(operation, "503", &unavailable);
 }
 
-/// Describes the header `X-Request-Id` of successful answers. That of a problem document is in its field `request_id`.
+/// The header of every answer.
+fn request_id() -> Header {
+    HeaderBuilder::new()
+        .schema(Some(Ref::from_schema_name("RequestId")))
+        .description(Some("The id of the request: its own `X-Request-Id`, or a new one."))
+        .build()
+}
+
+/// Names the header `X-Request-Id` of successful answers. The id of a problem document is in its field `request_id`.
 fn add_request_id(operation: &mut Operation) {
     for (status, response) in &mut operation.responses.responses {
         if let (true, RefOr::T(response)) = (status.starts_with('2'), response) {
-            let header = HeaderBuilder::new()
-                .schema(Some(Ref::from_schema_name("RequestId")))
-                .description(Some("The id of the request: its own `X-Request-Id`, or a new one."))
-                .build();
-            response.headers.insert("X-Request-Id".to_owned(), header);
+            let header = Ref::new("#/components/headers/X-Request-Id");
+            response.headers.insert("X-Request-Id".to_owned(), RefOr::Ref(header));
         }
     }
 }

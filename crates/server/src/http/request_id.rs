@@ -50,16 +50,19 @@ pub(super) fn add_to(headers: &mut HeaderMap, id: &RequestId) {
 /// It costs a few nanoseconds: each thread counts for itself, and the count is mixed with random bits that were drawn once, so
 /// that ids do not show how many requests a server gets.
 pub(super) fn new() -> RequestId {
-    static OF_PROCESS: LazyLock<(u64, u64)> = LazyLock::new(|| (random(), random()));
+    /// An id with the digits that all ids of this process begin with, and what the numbers are mixed with.
+    static OF_PROCESS: LazyLock<([u8; 28], u64)> = LazyLock::new(|| {
+        let mut digits = [0; 28];
+        write_hex(&mut digits[..12], random());
+        (digits, random())
+    });
     static THREADS: AtomicU64 = AtomicU64::new(0);
     thread_local! {
         // A thread has 2^40 numbers before those of the next one begin: enough for weeks at a million requests a second.
         static NEXT: Cell<u64> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) << 40);
     }
     let number = NEXT.replace(NEXT.get().wrapping_add(1));
-    let (prefix, seed) = *OF_PROCESS;
-    let mut digits = [0; 28];
-    write_hex(&mut digits[..12], prefix);
+    let (mut digits, seed) = *OF_PROCESS;
     write_hex(&mut digits[12..], mix(number ^ seed));
     RequestId::new(&digits).expect("hexadecimal digits are visible ASCII characters")
 }
