@@ -1,6 +1,6 @@
 //! What can go wrong, and what it says about the request.
 
-use limina_api::Problem;
+use limina_api::{Problem, RequestId};
 use serde::de::DeserializeOwned;
 use std::{fmt, time::Duration};
 
@@ -180,6 +180,11 @@ impl Failure {
     /// [`LimitReached`](crate::types::LimitReached); `None` if there is none, or if it is of another type.
     pub fn document<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::to_value(self.problem.as_ref()?).and_then(serde_json::from_value).ok()
+    }
+
+    /// The id of the request, by which the server's log and audit name it.
+    pub fn request_id(&self) -> Option<&str> {
+        self.problem.as_ref()?.request_id.as_ref().map(RequestId::as_str)
     }
 
     /// The part of the request that is wrong.

@@ -9,7 +9,7 @@ use crate::{
     reply::Reply,
 };
 use bytes::Bytes;
-use limina_api::Problem;
+use limina_api::{Problem, RequestId};
 use reqwest::{
     Method, Response,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER},
@@ -244,6 +244,7 @@ fn problem(body: &[u8]) -> Option<Box<Problem>> {
     };
     let code = text("code")?.into();
     let (kind, title, detail) = (text("type"), text("title"), text("detail"));
+    let request_id = text("request_id").and_then(|id| RequestId::new(id.as_bytes()));
     let status = fields.remove("status").and_then(|status| status.as_u64()?.try_into().ok());
     Some(Box::new(Problem {
         kind: kind.unwrap_or_default(),
@@ -251,6 +252,7 @@ fn problem(body: &[u8]) -> Option<Box<Problem>> {
         status: status.unwrap_or_default(),
         detail: detail.unwrap_or_default(),
         code,
+        request_id,
         extensions: fields,
     }))
 }

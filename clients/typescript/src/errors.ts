@@ -5,6 +5,7 @@ export interface Problem {
   status: number;
   detail: string;
   code: string;
+  request_id?: string;
   [field: string]: unknown;
 }
 
@@ -29,6 +30,11 @@ export class LiminaError extends Error {
   /** The stable word for what happened, such as `RuleNotFound`. */
   get code(): string | undefined {
     return this.problem?.code;
+  }
+
+  /** The id of the request, by which the server's log and audit name it. */
+  get requestId(): string | undefined {
+    return this.problem?.request_id;
   }
 }
 

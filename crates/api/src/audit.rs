@@ -1,5 +1,6 @@
 //! The audit.
 
+use crate::RequestId;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,6 +19,10 @@ pub struct AuditRecord {
     pub actor: Option<String>,
     /// The address from which the client's connection came. `null` for what the server does itself.
     pub address: Option<String>,
+    /// The id of the request, which its answer had as `X-Request-Id`. `null` for what the server does itself.
+    #[serde(default)]
+    #[schema(required)]
+    pub request_id: Option<RequestId>,
     /// What was done, such as `put_rule` or `force_release_lock`.
     pub action: String,
     /// With what: a name or id; `RULE/OVERRIDE` for an override; the key-values of a counter as JSON.

@@ -3,7 +3,7 @@
 #[cfg(feature = "openapi")]
 use crate::schema::{Ttl, Wait};
 use crate::{
-    Duration, Invalid, KeyValues, MAX_BATCH, Millis, Name, Problem, Reason,
+    Duration, Invalid, KeyValues, MAX_BATCH, Millis, Name, Problem, Reason, RequestId,
     invalid::{check_bytes, check_distinct, check_duration, check_items, check_number, check_span},
     ledger::{Change, LimitValue, MAX_CHANGES},
     limiter::LimitStatus,
@@ -637,6 +637,10 @@ pub struct Refused<'a> {
     pub detail: String,
     /// Always `Refused`.
     pub code: Cow<'static, str>,
+    /// The id of the request, which the header `X-Request-Id` has too. Absent in the results of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub request_id: Option<RequestId>,
     /// The kinds of parts that refuse.
     pub refused_by: Vec<Part>,
     /// The limits of the limiter that refuse.

@@ -42,6 +42,7 @@ pub mod problem;
 mod query;
 mod raw;
 pub mod refusals;
+mod request_id;
 #[cfg(feature = "openapi")]
 pub mod schema;
 pub mod selection;
@@ -62,6 +63,7 @@ pub use name::{InvalidName, Name};
 pub use object::{AtMost, Object};
 pub use page::{Listed, Page};
 pub use problem::Problem;
+pub use request_id::RequestId;
 pub use selection::Selection;
 pub use small_bytes::ByteBuffer;
 pub use time::{Millis, Position, Time};

@@ -1,5 +1,6 @@
 //! Errors: the problem document of RFC 9457.
 
+use crate::RequestId;
 use alloc::borrow::Cow;
 use alloc::string::String;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,10 @@ pub struct Problem {
     pub detail: String,
     /// The kind of problem: a stable word for programs.
     pub code: Cow<'static, str>,
+    /// The id of the request, which the header `X-Request-Id` has too. Absent in the results of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub request_id: Option<RequestId>,
     /// Fields that depend on `code`: `field`, `limit_name`, `limit_names`, `operation_id`, `state`, …
     #[serde(flatten)]
     #[schema(additional_properties, value_type = Object)]

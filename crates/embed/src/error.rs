@@ -153,7 +153,7 @@ impl Failure {
 impl From<Unavailable> for Failure {
     fn from(unavailable: Unavailable) -> Failure {
         match unavailable {
-            Unavailable::Overloaded { .. } => Failure::Overloaded,
+            Unavailable::Overloaded { .. } | Unavailable::MemoryFull => Failure::Overloaded,
             Unavailable::ShuttingDown => Failure::Closed,
             Unavailable::StorageFull => Failure::StorageFull,
             Unavailable::ShardUnavailable => Failure::Unavailable,

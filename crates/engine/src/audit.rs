@@ -5,7 +5,7 @@
 //! [`Options::audit_kept`](crate::Options).
 
 use crate::{
-    Listed, Millis, Name, Position, Time,
+    Listed, Millis, Name, Position, RequestId, Time,
     events::StreamInfo,
     key_values::KeyValues,
     ledger,
@@ -260,6 +260,8 @@ pub struct AuditRecord {
     pub actor: Option<Name>,
     /// The address from which the client's connection came.
     pub address: Option<IpAddr>,
+    /// The id of the client's request. `None` for what the server does itself.
+    pub request_id: Option<RequestId>,
     /// What was done.
     pub action: Action,
     /// The rule, limit, lock, … that the action is about.

@@ -48,8 +48,8 @@ pub use ids::{NamespaceId, WaitId};
 pub use job::Job;
 pub(crate) use limina_api::ByteBuffer;
 pub use limina_api::{
-    Invalid, InvalidName, KeyValues, Keys, Listed, MAX_BATCH, Millis, Name, Position, Reason, Time,
-    key_values, selection,
+    Invalid, InvalidName, KeyValues, Keys, Listed, MAX_BATCH, Millis, Name, Position, Reason, RequestId,
+    Time, key_values, selection,
 };
 pub use lists::Page;
 pub use options::Options;

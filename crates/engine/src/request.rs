@@ -1,6 +1,8 @@
 //! Requests, and the door through which the requests of other programs come in.
 
-use crate::{Invalid, Millis, Name, Page, audit::AuditCursor, decisions, events, ledger, limiter, locks};
+use crate::{
+    Invalid, Millis, Name, Page, RequestId, audit::AuditCursor, decisions, events, ledger, limiter, locks,
+};
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
@@ -14,19 +16,21 @@ pub struct Request {
     pub namespace: Name,
     /// Makes repeating the request harmless.
     pub idempotency: Option<Idempotency>,
-    /// Who asks, and from where. It decides nothing: it is recorded with changes that are audited.
+    /// Who asks, from where, and in which request. It decides nothing: it is recorded with changes that are audited.
     pub caller: Caller,
     /// The command.
     pub command: Command,
 }
 
-/// Who asks, and from where.
+/// Who asks, from where, and in which request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
     /// The name of the client's token. `None` if the server has no tokens, or asks itself.
     pub actor: Option<Name>,
     /// The address from which the client's connection came. `None` if the server asks itself.
     pub address: Option<IpAddr>,
+    /// The id of the client's request. `None` if the server asks itself.
+    pub request_id: Option<RequestId>,
 }
 
 /// A request as another node has encoded it. Its command may be out of its limits, so all that it can do is become a
@@ -102,6 +106,15 @@ impl Command {
             Command::Decisions(command) => command.is_write(),
             Command::DeleteNamespace => true,
             Command::ListNamespaces(_) | Command::ListAudit(_) | Command::ListShardAudit(_) => false,
+        }
+    }
+
+    /// Whether the command only asks what would happen.
+    pub fn is_dry_run(&self) -> bool {
+        match self {
+            Command::Limiter(limiter::Command::Check(check)) => check.dry_run(),
+            Command::Decisions(decisions::Command::Decide(decide)) => decide.wanted.dry_run(),
+            _ => false,
         }
     }
 

@@ -449,7 +449,7 @@ fn a_decoded_request_is_checked_by_the_same_limits() {
     /// Sends the variant of a family's command, with its fields.
     #[track_caller]
     fn sent(fields: impl Serialize, variant: u8, family: Family, expect: &str) {
-        let caller = (None::<()>, None::<()>);
+        let caller = (None::<()>, None::<()>, None::<()>);
         let request = ("n", None::<()>, caller, family as u8, variant, fields);
         let bytes = postcard::to_allocvec(&request).unwrap();
         let unchecked: UncheckedRequest = postcard::from_bytes(&bytes).expect("the bytes decode");

@@ -10,6 +10,7 @@ mod logs;
 mod memory;
 mod moving;
 mod open;
+mod process_metrics;
 mod progress;
 mod quotas;
 mod restored;

@@ -10,6 +10,7 @@ use crate::{
     logs,
     memory::{self, MemoryLimit},
     open::{Joining, advertised, open},
+    process_metrics,
     rules::{Gate, RulesFile},
     settings::Settings,
     tls::TlsWatch,
@@ -133,6 +134,7 @@ async fn run(
     let node_metrics = Metrics::new();
     node_metrics.register(&mut registry);
     let server_metrics = limina_server::Metrics::register(&mut registry);
+    process_metrics::register(&mut registry, config.store.is_none().then(|| config.data.clone()));
     let memory = Budget::new(memory_limit.bytes, &node_metrics);
     // The cache fills up sooner or later, so all of it counts from the start. PostgreSQL caches in its own processes.
     let cache_bytes = if config.store.is_none() { memory_limit.cache_bytes() } else { 0 };

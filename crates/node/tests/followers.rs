@@ -242,10 +242,7 @@ async fn without_memory_for_its_key_frame_a_stream_is_not_followed() {
     let mut streams = service.memory().account(Kind::Streams);
     streams.set(32 << 20);
     let refused = service.follow(namespace.clone(), name("s"), None, None).await;
-    assert_eq!(
-        refused.err(),
-        Some(FollowError::Unavailable(Unavailable::Overloaded { retry_after_ms: 1_000 }))
-    );
+    assert_eq!(refused.err(), Some(FollowError::Unavailable(Unavailable::MemoryFull)));
     streams.set(0);
     follow(service, &namespace, None).await;
 }

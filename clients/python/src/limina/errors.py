@@ -28,6 +28,12 @@ class LiminaError(Exception):
         code = self.problem.get("code")
         return code if isinstance(code, str) else None
 
+    @property
+    def request_id(self) -> str | None:
+        """The id of the request, by which the server's log and audit name it."""
+        request_id = self.problem.get("request_id")
+        return request_id if isinstance(request_id, str) else None
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), str(self), self.__dict__.copy())
 

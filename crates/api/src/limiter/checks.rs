@@ -1,7 +1,7 @@
 //! Checks, and the problem document of a refused one.
 
 use super::Limit;
-use crate::{KeyValues, MAX_BATCH, Millis, Name, Problem, object};
+use crate::{KeyValues, MAX_BATCH, Millis, Name, Problem, RequestId, object};
 use alloc::borrow::Cow;
 use alloc::{string::String, vec::Vec};
 use serde::{Deserialize, Serialize};
@@ -111,6 +111,10 @@ pub struct LimitReached {
     pub detail: String,
     /// Always `LimitReached`.
     pub code: Cow<'static, str>,
+    /// The id of the request, which the header `X-Request-Id` has too. Absent in the results of a batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub request_id: Option<RequestId>,
     /// The limits that refuse, with the names that they have in the header `RateLimit-Policy`.
     #[serde(rename = "violated-policies")]
     pub violated_policies: Vec<String>,

@@ -13,7 +13,7 @@
 
 mod key_values;
 
-use crate::{Context, Name};
+use crate::{Context, Name, RequestId};
 use alloc::borrow::Cow;
 use alloc::format;
 use serde_json::json;
@@ -38,6 +38,19 @@ impl PartialSchema for Name {
 impl ToSchema for Name {
     fn name() -> Cow<'static, str> {
         Cow::Borrowed("Name")
+    }
+}
+
+impl PartialSchema for RequestId {
+    fn schema() -> RefOr<Schema> {
+        let visible_ascii = text(1, RequestId::MAX_BYTES).pattern(Some("^[!-~]+$"));
+        visible_ascii.description(Some("1–64 visible ASCII characters.")).into()
+    }
+}
+
+impl ToSchema for RequestId {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("RequestId")
     }
 }
 

@@ -44,7 +44,7 @@ impl Draft {
         families: &Families,
         outcome: &Outcome,
     ) -> (Target, Option<State>) {
-        let Draft { caller: Caller { actor, address }, action, target, before } = self;
+        let Draft { caller: Caller { actor, address, request_id }, action, target, before } = self;
         let after = match outcome {
             Outcome::Limiter(Ok(
                 limiter::Reply::RuleSetPut { changes, .. } | limiter::Reply::RuleSetDeleted(changes),
@@ -53,7 +53,18 @@ impl Draft {
         };
         let (time, namespace, position) = (turn.now, turn.head.name.clone(), turn.head.position);
         let (kept_target, kept_after) = (target.clone(), look(families, turn.now, &target));
-        let record = AuditRecord { time, namespace, position, actor, address, action, target, before, after };
+        let record = AuditRecord {
+            time,
+            namespace,
+            position,
+            actor,
+            address,
+            request_id,
+            action,
+            target,
+            before,
+            after,
+        };
         store(turn.changes, &record);
         (kept_target, kept_after)
     }

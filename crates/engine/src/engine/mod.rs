@@ -190,6 +190,7 @@ impl Engine {
             position: namespace.head.position,
             actor: caller.actor.clone(),
             address: caller.address,
+            request_id: caller.request_id.clone(),
             action: Action::DeleteNamespace,
             target: Target::Namespace,
             before: None,

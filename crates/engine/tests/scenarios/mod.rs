@@ -33,7 +33,7 @@ mod locks;
 use bytes::Bytes;
 use limina_engine::{
     Applied, Caller, Command, Engine, Fetched, Idempotency, Job, Millis, Missing, Name, Options, Outcome,
-    Page, Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, Sizes, Time, WaitId,
+    Page, Quota, QuotaExceeded, QuotaTable, Read, ReadResult, Request, RequestId, Sizes, Time, WaitId,
     audit::{AuditRecord, State},
     decisions::Reply as Decisions,
     events::{Refusal as EventsRefusal, Reply as Events},
@@ -451,7 +451,8 @@ fn parse(verb: &str, words: &[&str]) -> Request {
         key: name(key),
         fingerprint: [option_of(words, "body").map_or(0, |body| body.parse().unwrap()); 16],
     });
-    let caller = Caller { actor: option_of(words, "as").map(name), address: None };
+    let request_id = option_of(words, "request").map(|id| RequestId::new(id.as_bytes()).unwrap());
+    let caller = Caller { actor: option_of(words, "as").map(name), address: None, request_id };
     let namespace = name(option_of(words, "ns").unwrap_or("default"));
     Request { namespace, idempotency, caller, command }
 }
@@ -492,7 +493,9 @@ fn show_items(outcome: &Outcome) -> String {
 }
 
 fn show_audit(record: &AuditRecord) -> String {
-    let AuditRecord { time, namespace, position, actor, action, target, before, after, .. } = record;
+    let AuditRecord { time, namespace, position, actor, request_id, action, target, before, after, .. } =
+        record;
+    let request = request_id.as_ref().map_or(String::new(), |id| format!(" in {id}"));
     let actor = actor.as_ref().map_or("-", Name::as_str);
     let state = |state: &Option<State>| match state {
         None => "nothing".to_owned(),
@@ -507,7 +510,7 @@ fn show_audit(record: &AuditRecord) -> String {
         ) => "something".to_owned(),
     };
     let (word, before, after) = (action.word(), state(before), state(after));
-    format!("{} {namespace} @{} {actor} {word} {target:?}: {before} → {after}", time.0, position.0)
+    format!("{} {namespace} @{} {actor} {word} {target:?}{request}: {before} → {after}", time.0, position.0)
 }
 
 /// The cursor of the next page, if there is one. A list of namespaces does not say; a full page may have a next one.

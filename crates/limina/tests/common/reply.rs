@@ -66,6 +66,7 @@ impl Reply {
         assert_eq!((self.status, self.code()), (status, code), "the whole answer: {}", self.text);
         assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text);
         check_problem(&self.body, status, code);
+        assert_eq!(self.body["request_id"], self.header("x-request-id"), "{}", self.text);
         if status == 503 {
             let after = self.header("retry-after");
             assert!(after.parse::<u64>().is_ok(), "Retry-After of a 503: {after:?}");

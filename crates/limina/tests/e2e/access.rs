@@ -32,6 +32,39 @@ fn ask(server: &Server, token: &str, method: &str, path: &str, body: &str) -> (u
 }
 
 #[test]
+fn an_id_leads_from_a_request_to_the_log_and_the_audit() {
+    const SENT: &str = "deploy-42.put-stream";
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("tokens.toml");
+    let (operator, first) = new_token("operator", &["*/*:manage"]);
+    let (reader, second) = new_token("reader", &["shop/events:read"]);
+    std::fs::write(&file, format!("{first}\n{second}")).unwrap();
+    let flags = ["--tokens", file.to_str().unwrap()];
+    let server = Server::start_with(home.path().join("data"), &flags);
+    let client = reqwest::blocking::Client::new();
+    let url = format!("http://{}/v1/ns/shop/events/s", server.address());
+    let stream = r#"{"mode": "only_once", "duration": "10s"}"#;
+    let put =
+        client.put(&url).bearer_auth(&operator).header("x-request-id", SENT).body(stream).send().unwrap();
+    assert_eq!((put.status().as_u16(), &put.headers()["x-request-id"]), (201, &SENT.parse().unwrap()));
+    // Without an id of its own, a request gets one.
+    let delete = client.delete(&url).bearer_auth(&operator).send().unwrap();
+    let made = delete.headers()["x-request-id"].to_str().unwrap().to_owned();
+    assert_eq!(delete.status().as_u16(), 204);
+    let (_, audit) = ask(&server, &operator, "GET", "/v1/ns/shop/audit", "");
+    let ids: Vec<&Value> =
+        audit["items"].as_array().unwrap().iter().map(|item| &item["request_id"]).collect();
+    assert_eq!(ids, [SENT, &made], "{audit}");
+    let denied = client.delete(&url).bearer_auth(&reader).send().unwrap();
+    let problem: Value = denied.json().unwrap();
+    let denied = problem["request_id"].as_str().unwrap();
+    let log = server.log();
+    let has_line = |about: &str, id: &str| log.lines().any(|line| line.contains(about) && line.contains(id));
+    assert!(has_line("done: delete_stream", &made), "{log}");
+    assert!(has_line("denied", denied), "{log}");
+}
+
+#[test]
 fn the_token_file_is_followed() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("tokens.toml");

@@ -139,6 +139,9 @@ fn metrics_are_prometheus_text() {
     expect(&["histogram"], &["batch"]);
     expect(&["gauge"], &["journal"]);
     expect(&["gauge"], &["checkpoint"]);
+    expect(&["info"], &["limina", "build"]);
+    expect(&["gauge"], &["process", "resident"]);
+    expect(&["gauge"], &["limina", "disk", "free"]);
     let most = |families: &[String]| {
         families.iter().map(|family| metrics.sum(&format!("{family}_count"))).fold(0.0, f64::max)
     };
@@ -150,6 +153,25 @@ fn metrics_are_prometheus_text() {
             "{family} does not say whose it is"
         );
     }
+}
+
+#[test]
+fn a_dry_run_is_no_refusal() {
+    let server = Server::fresh();
+    let limiter = server.limiter();
+    limiter.post("/rules", json!({"name": "none", "limit": 0})).created();
+    let checks = |dry_run: bool| json!({"key_values": {"user": "a"}, "dry_run": dry_run});
+    let counts = || {
+        let metrics = Metrics::parse(&server.get("/metrics").ok().text);
+        ["DryRun", "LimitReached"].map(|outcome| {
+            let labels = format!(r#"family="limiter",outcome="{outcome}""#);
+            metrics.samples.get(&("limina_decisions_total".to_owned(), labels)).copied().unwrap_or_default()
+        })
+    };
+    limiter.post("/check", checks(true)).is(429);
+    assert_eq!(counts(), [1.0, 0.0]);
+    limiter.post("/check", checks(false)).is(429);
+    assert_eq!(counts(), [1.0, 1.0]);
 }
 
 /// A client's text must not become a label: otherwise it could fill the memory, or break the format.

@@ -244,6 +244,7 @@ fn is_number(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// An id of the server: 32 digits, or 28 if it is that of a request.
 fn is_id(word: &str) -> bool {
-    word.len() == 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
+    [28, 32].contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

@@ -68,9 +68,14 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn decided(&self, outcome: &Outcome) {
-        let decision = OutcomeLabel { family: outcome.family(), outcome: outcome.code() };
+    /// A dry run asks what would happen. Its answer is no refusal, whatever it says.
+    pub(crate) fn decided(&self, outcome: &Outcome, is_dry_run: bool) {
+        let word = if is_dry_run { "DryRun" } else { outcome.code() };
+        let decision = OutcomeLabel { family: outcome.family(), outcome: word };
         self.decisions.get_or_create(&decision).inc();
+        if is_dry_run {
+            return;
+        }
         for quota in outcome.exceeded_quotas() {
             self.quota_refusals.get_or_create(&QuotaLabel { quota: quota.name() }).inc();
         }

@@ -34,7 +34,7 @@ enum Details {
 impl RefusalSubject {
     /// `None` for a request that only reads, or that is a dry run: these are not recorded as refusals.
     pub(crate) fn of(request: &Request) -> Option<RefusalSubject> {
-        if !request.is_write() {
+        if !request.is_write() || request.command.is_dry_run() {
             return None;
         }
         let details = match &request.command {
@@ -47,7 +47,6 @@ impl RefusalSubject {
             Command::Ledger(ledger::Command::Batch(transfers)) => {
                 Details::Operations(transfers.iter().map(Transfer::operation_id).cloned().collect())
             }
-            Command::Limiter(limiter::Command::Check(check)) if check.dry_run() => return None,
             Command::Limiter(limiter::Command::CheckBatch(checks)) => {
                 let dry_runs = checks.iter().enumerate().filter(|(_, check)| check.dry_run());
                 Details::DryRuns(dry_runs.map(|(index, _)| index).collect())

@@ -102,6 +102,7 @@ impl Service {
     pub async fn submit(&self, request: Request) -> Result<Outcome, Unavailable> {
         let checks = CountedChecks::of(&request);
         let subject = RefusalSubject::of(&request);
+        let is_dry_run = request.command.is_dry_run();
         // It is large, and moves through several futures and queues.
         let request = Box::new(request);
         let result = match self.routes() {
@@ -119,7 +120,7 @@ impl Service {
         };
         match &result {
             Ok(outcome) => {
-                self.inner.metrics.requests.decided(outcome);
+                self.inner.metrics.requests.decided(outcome, is_dry_run);
                 if let Some(subject) = &subject {
                     self.inner.refusals.record(subject, outcome);
                 }

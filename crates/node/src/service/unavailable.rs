@@ -13,6 +13,9 @@ pub enum Unavailable {
         /// The time after which the request may be accepted, as estimated from what waits now.
         retry_after_ms: u64,
     },
+    /// The memory budget has no room for the request.
+    #[error("the memory budget is used up; try again shortly")]
+    MemoryFull,
     /// The process is stopping.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -37,7 +40,7 @@ impl Unavailable {
     /// The code in problem documents, metrics and logs.
     pub fn code(self) -> &'static str {
         match self {
-            Unavailable::Overloaded { .. } => "Overloaded",
+            Unavailable::Overloaded { .. } | Unavailable::MemoryFull => "Overloaded",
             Unavailable::ShuttingDown => "ShuttingDown",
             Unavailable::StorageFull => "StorageFull",
             Unavailable::ShardUnavailable => "ShardUnavailable",
@@ -55,7 +58,6 @@ impl From<Overloaded> for Unavailable {
 
 impl From<MemoryFull> for Unavailable {
     fn from(MemoryFull: MemoryFull) -> Unavailable {
-        // It is not known when memory will be freed.
-        Unavailable::Overloaded { retry_after_ms: 1_000 }
+        Unavailable::MemoryFull
     }
 }

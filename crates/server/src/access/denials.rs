@@ -1,6 +1,7 @@
 //! Log lines about denied attempts.
 
 use super::Identity;
+use limina_engine::{Caller, RequestId};
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -22,12 +23,14 @@ struct Window {
 }
 
 impl Denials {
-    /// Logs a denied attempt. Contains no text that the client has sent, except names that are valid.
+    /// Logs a denied attempt. Contains no text that the client has sent, except valid names and the request's id.
     pub(crate) fn log(&self, identity: &Identity, operation: &str, needs: &str, reason: &str) {
         let Some(suppressed) = self.next(Instant::now()) else { return };
-        let actor = identity.actor().map(|name| name.as_str());
-        let address = identity.address().map(tracing::field::display);
-        tracing::warn!(actor, address, operation, needs, suppressed, "denied: {reason}");
+        let Caller { actor, address, request_id } = identity.caller();
+        let actor = actor.as_ref().map(|name| name.as_str());
+        let address = address.map(tracing::field::display);
+        let request_id = request_id.as_ref().map(RequestId::as_str);
+        tracing::warn!(actor, address, request_id, operation, needs, suppressed, "denied: {reason}");
     }
 
     /// The number of denials that were not logged since the last line; `None` if this one is not logged either.

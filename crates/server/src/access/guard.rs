@@ -12,6 +12,7 @@ use axum::{
     response::Response,
 };
 use limina_access::Resource;
+use limina_engine::Caller;
 
 /// The guard of one route.
 pub(crate) struct Guard {
@@ -42,7 +43,7 @@ impl Guard {
             Ok(Passed::On(origin)) => origin,
             Ok(Passed::Answered(response)) => return (Verdict::Answered(response), None),
             Err(failure) => {
-                self.log(&Identity::anyone(address(parts)), &failure);
+                self.log(&Identity::anyone(caller(parts)), &failure);
                 return (Verdict::Refused(failure), None);
             }
         };
@@ -54,15 +55,14 @@ impl Guard {
             return Ok(Verdict::Passed);
         }
         let policy = self.app.policy();
-        let address = address(parts);
         let presented = presented(&parts.headers);
-        let identity = match policy.identify(presented, address) {
+        let identity = match policy.identify(presented, caller(parts)) {
             Some(identity) => identity,
             // The token comes with the CONNECT frame.
             None if presented.is_none() && self.needs == Needs::Frames => return Ok(Verdict::Passed),
             None => {
                 let failure = unauthorized(presented.is_some());
-                self.log(&Identity::anyone(address), &failure);
+                self.log(&Identity::anyone(caller(parts)), &failure);
                 return Err(failure);
             }
         };
@@ -104,8 +104,8 @@ fn has_room(scope: &Scope) -> bool {
     scope.identity.token().is_none_or(|token| token.has_room_for(&scope.namespace))
 }
 
-fn address(parts: &Parts) -> Option<std::net::IpAddr> {
-    RequestContext::of(&parts.extensions).client().address()
+fn caller(parts: &Parts) -> Caller {
+    RequestContext::of(&parts.extensions).caller()
 }
 
 /// The token of the header `Authorization: Bearer TOKEN`. An empty one if there are several headers, or another scheme.

@@ -1,17 +1,17 @@
-//! Who asks, and from where.
+//! Who asks, from where, and in which request.
 
 use super::Needs;
 use crate::http::problem::{Code, Failure};
 use limina_access::{Access, Exceeded, Family, Level, Need, Permit, Resource, Token};
 use limina_engine::{Caller, Name};
-use std::{net::IpAddr, ops::Deref, sync::Arc};
+use std::{ops::Deref, sync::Arc};
 
-/// Who asks, and from where. Cheap to clone.
+/// Who asks, from where, and in which request. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Identity {
     /// `None` if the server has no tokens. Then everything is allowed.
     entry: Option<Entry>,
-    address: Option<IpAddr>,
+    caller: Caller,
 }
 
 /// A token, and the table that says whether it is still valid.
@@ -23,26 +23,23 @@ struct Entry {
 
 impl Identity {
     /// A client of a server without tokens.
-    pub(crate) fn anyone(address: Option<IpAddr>) -> Identity {
-        Identity { entry: None, address }
+    pub(crate) fn anyone(caller: Caller) -> Identity {
+        Identity { entry: None, caller }
     }
 
-    pub(crate) fn new(access: Access, token: Arc<Token>, address: Option<IpAddr>) -> Identity {
-        Identity { entry: Some(Entry { access, token }), address }
+    pub(crate) fn new(access: Access, token: Arc<Token>, caller: Caller) -> Identity {
+        let caller = Caller { actor: Some(token.name.clone()), ..caller };
+        Identity { entry: Some(Entry { access, token }), caller }
     }
 
-    /// For the audit.
-    pub(crate) fn caller(&self) -> Caller {
-        Caller { actor: self.actor().cloned(), address: self.address }
+    /// For the audit and the log.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// The name of the token.
     pub(crate) fn actor(&self) -> Option<&Name> {
-        self.entry.as_ref().map(|entry| &entry.token.name)
-    }
-
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        self.address
+        self.caller.actor.as_ref()
     }
 
     pub(crate) fn token(&self) -> Option<&Token> {

@@ -53,9 +53,10 @@ impl FromStr for Origin {
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
 const HEADERS: HeaderValue =
-    HeaderValue::from_static("authorization, content-type, idempotency-key, last-event-id");
-const EXPOSED: HeaderValue =
-    HeaderValue::from_static("allow, ratelimit, ratelimit-policy, retry-after, www-authenticate");
+    HeaderValue::from_static("authorization, content-type, idempotency-key, last-event-id, x-request-id");
+const EXPOSED: HeaderValue = HeaderValue::from_static(
+    "allow, ratelimit, ratelimit-policy, retry-after, www-authenticate, x-request-id",
+);
 /// How long a browser may remember the answer to a preflight request, in seconds.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 

@@ -3,7 +3,8 @@
 use super::{Identity, Origin, denials::Denials};
 use crate::http::problem::Failure;
 use limina_access::{Access, Token};
-use std::{net::IpAddr, sync::Arc};
+use limina_engine::Caller;
+use std::sync::Arc;
 
 /// Who is let in at all: the clients with a token, or everybody.
 #[derive(Debug)]
@@ -68,13 +69,13 @@ impl Policy {
     }
 
     /// The client that presents this token. `None` if the server has tokens, and this is none of them.
-    pub(crate) fn identify(&self, presented: Option<&[u8]>, address: Option<IpAddr>) -> Option<Identity> {
+    pub(crate) fn identify(&self, presented: Option<&[u8]>, caller: Caller) -> Option<Identity> {
         match &self.mode {
             Mode::Tokens(access) => {
                 let token: Arc<Token> = access.find(presented?)?;
-                Some(Identity::new(access.clone(), token, address))
+                Some(Identity::new(access.clone(), token, caller))
             }
-            Mode::Loopback | Mode::Anyone => Some(Identity::anyone(address)),
+            Mode::Loopback | Mode::Anyone => Some(Identity::anyone(caller)),
         }
     }
 }

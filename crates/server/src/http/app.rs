@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Backend, EnvoyLimits, Policy, Tls, access::Scope, stomp::TimeSync};
 use axum::{http::StatusCode, response::Response};
-use limina_engine::{Command, Idempotency, Outcome, Request};
+use limina_engine::{Command, Idempotency, Outcome, Request, RequestId};
 use limina_node::{Budget, Unavailable};
 use prometheus_client::registry::Registry;
 use std::{
@@ -162,7 +162,7 @@ impl App {
         command: Command,
     ) -> Result<Outcome, Unavailable> {
         let Scope { namespace, identity, .. } = scope;
-        let caller = identity.caller();
+        let caller = identity.caller().clone();
         let destructive = command.audited().filter(|(action, _)| action.is_destructive());
         let request = Request { namespace, idempotency, caller, command };
         let Some((action, target)) = destructive else { return self.backend().submit(request).await };
@@ -172,7 +172,8 @@ impl App {
         if outcome.as_ref().is_ok_and(Outcome::is_done) {
             let actor = caller.actor.as_ref().map(|name| name.as_str());
             let address = caller.address.map(tracing::field::display);
-            tracing::info!(actor, address, %namespace, ?target, "done: {}", action.word());
+            let request_id = caller.request_id.as_ref().map(RequestId::as_str);
+            tracing::info!(actor, address, request_id, %namespace, ?target, "done: {}", action.word());
         }
         outcome
     }

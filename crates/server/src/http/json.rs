@@ -1,5 +1,6 @@
 //! Answers with a JSON body.
 
+use super::request_id;
 use axum::{
     http::{StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
@@ -28,6 +29,11 @@ pub(super) const MANY_LIMITS: usize = 512;
 pub(super) async fn encode_aside<R: Send + 'static>(encode: impl FnOnce() -> R + Send + 'static) -> R {
     static ONE_AT_A_TIME: Semaphore = Semaphore::const_new(1);
     let _turn = ONE_AT_A_TIME.acquire().await.expect("the semaphore is never closed");
+    let request = request_id::current();
+    let encode = move || match request {
+        Some(id) => request_id::answering(&id, encode),
+        None => encode(),
+    };
     match spawn_blocking(encode).await {
         Ok(answer) => answer,
         Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),

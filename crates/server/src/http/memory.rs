@@ -3,10 +3,7 @@
 //! Every request reserves [`REQUEST`] bytes once. This covers a small body, the command in its shard's queue or among the waiting
 //! ones, and a small answer, so that most requests need no other reservation. Larger bodies and answers reserve more.
 
-use super::{
-    problem::{Code, Failure},
-    streams::WaitsSince,
-};
+use super::{problem::Failure, status, streams::WaitsSince};
 use axum::{
     body::{Body, Bytes, HttpBody},
     response::{IntoResponse, Response},
@@ -14,7 +11,7 @@ use axum::{
 use hyper::body::{Frame, SizeHint};
 use limina_access::{Exceeded, Permit, Resource, Token};
 use limina_node::{
-    Budget,
+    Budget, Unavailable,
     memory::{Kind, MemoryFull, Priority, Reservation},
 };
 use pin_project_lite::pin_project;
@@ -190,7 +187,7 @@ pub(super) fn overloaded() -> Response {
 
 /// The refusal of a request for which there is no memory.
 pub(super) fn no_memory() -> Failure {
-    Failure::new(Code::Overloaded, "The server's memory budget is used up. Nothing was done.")
+    status::unavailable(Unavailable::MemoryFull)
 }
 
 pin_project! {

@@ -2,7 +2,7 @@
 //!
 //! A file uses only files of its own layer and of those below it. From below:
 //!
-//! 1. `json` and `problem` are the form of answers. `to_wire` and `status` make an answer from what the engine has decided.
+//! 1. `request_id`, `json` and `problem` are the form of answers. `to_wire` and `status` make an answer from what the engine has decided.
 //! 2. `app` is what every handler knows about its server.
 //! 3. `socket` and `connection` are a client's connection, `memory` is what a request reserves, and `router` finds the endpoint of
 //!    a request. `request_context` is what handlers see of all this.
@@ -45,6 +45,7 @@ pub(crate) mod problem;
 mod rate_limit;
 mod refusals;
 mod request_context;
+mod request_id;
 pub(crate) mod route;
 mod router;
 mod routes;

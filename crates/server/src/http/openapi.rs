@@ -11,7 +11,8 @@ use std::collections::HashMap;
 use utoipa::{
     OpenApi,
     openapi::{
-        ContentBuilder, HeaderBuilder, ObjectBuilder, PathItem, Ref, RefOr, Required, ResponseBuilder,
+        ContentBuilder, Header, HeaderBuilder, ObjectBuilder, PathItem, Ref, RefOr, Required,
+        ResponseBuilder,
         path::{Operation, Parameter, ParameterBuilder, ParameterIn},
         schema::{Schema, SchemaType, Type},
         security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
@@ -28,7 +29,8 @@ const FAMILIES: [&str; 6] = ["ledger", "limiter", "locks", "events", "decisions"
         description = "May this happen now? Rate limits, locks, events and reservations, decided in one total order. \
             Every path of a family also exists below `/v1/ns/{namespace}`; without that prefix the namespace is \
             `default`. Durations in requests are strings with a unit (`\"1m30s\"`), or whole milliseconds in fields whose names \
-            end with `_ms`; in replies they are always the latter. Errors are problem documents (RFC 9457).",
+            end with `_ms`; in replies they are always the latter. Errors are problem documents (RFC 9457). \
+            Every answer has the header `X-Request-Id`: the request's own, if it is 1–64 visible ASCII characters, or a new one.",
     ),
     paths(
         ledger::create_limit,
@@ -116,7 +118,7 @@ const FAMILIES: [&str; 6] = ["ledger", "limiter", "locks", "events", "decisions"
         docs::openapi,
         docs::docs,
     ),
-    components(schemas(Problem, limina_api::Name)),
+    components(schemas(Problem, limina_api::Name, limina_api::RequestId)),
     tags(
         (name = "ledger", description = "Limits as accounts: hold a value, then commit it or roll it back. Read values now or at any earlier operation."),
         (name = "limiter", description = "Rules that limit any combination of key-values, and overrides for exact values. Checks, counters and leases take from the limits."),
@@ -135,11 +137,13 @@ pub fn generated_openapi() -> String {
     let mut namespaced = Vec::new();
     if let Some(components) = &mut document.components {
         exact::complete_schemas(&mut components.schemas);
+        components.headers.insert("X-Request-Id".to_owned(), RefOr::T(request_id()));
     }
     for (path, item) in &mut document.paths.paths {
         for operation in operations(item) {
             complete(operation);
             exact::complete_operation(operation);
+            add_request_id(operation);
         }
         // Paths outside the families, such as `/v1/cluster`, belong to no namespace.
         if let Some(rest) = path
@@ -259,6 +263,24 @@ fn complete(operation: &mut Operation) {
         unavailable.push_str(" `LimitsValuesReadingException`: the stored history could not be read.");
     }
     add_problem(operation, "503", &unavailable);
+}
+
+/// The header of every answer.
+fn request_id() -> Header {
+    HeaderBuilder::new()
+        .schema(Some(Ref::from_schema_name("RequestId")))
+        .description(Some("The id of the request: its own `X-Request-Id`, or a new one."))
+        .build()
+}
+
+/// Names the header `X-Request-Id` of successful answers. The id of a problem document is in its field `request_id`.
+fn add_request_id(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        if let (true, RefOr::T(response)) = (status.starts_with('2'), response) {
+            let header = Ref::new("#/components/headers/X-Request-Id");
+            response.headers.insert("X-Request-Id".to_owned(), RefOr::Ref(header));
+        }
+    }
 }
 
 /// The operations that may wait for a lock or a slot.

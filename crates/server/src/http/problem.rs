@@ -1,6 +1,6 @@
 //! Errors of the HTTP API: every code with its status and its explanation, and the problem document that carries it.
 
-use super::json::json;
+use super::{json::json, request_id};
 use axum::{
     http::{
         StatusCode,
@@ -184,6 +184,7 @@ impl Failure {
             status: code.status().as_u16(),
             detail: detail.into(),
             code: Cow::Borrowed(code.word()),
+            request_id: None,
             extensions: serde_json::Map::new(),
         };
         Failure { code, problem: Box::new(problem), invalid: None, hint: None, closes: false, retry_after: 1 }
@@ -310,7 +311,7 @@ impl From<limina_node::NoRandomNumbers> for Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let (closes, retry_after) = (self.closes, self.retry_after);
-        let problem = self.into_problem();
+        let problem = Problem { request_id: request_id::current(), ..self.into_problem() };
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::BAD_REQUEST);
         let mut response = json(status, &problem);
         let headers = response.headers_mut();

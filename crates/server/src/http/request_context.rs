@@ -9,6 +9,8 @@ use axum::{
     extract::FromRequestParts,
     http::{Extensions, request::Parts},
 };
+use limina_api::RequestId;
+use limina_engine::Caller;
 use std::{borrow::Cow, convert::Infallible, sync::Arc};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -17,6 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 pub(crate) struct RequestContext {
     connection: Arc<Connection>,
     found: Found,
+    request_id: RequestId,
     pub(crate) memory: RequestMemory,
     /// What the guard has let the request pass for. None if the endpoint needs no token.
     pub(crate) scope: Option<Scope>,
@@ -24,8 +27,13 @@ pub(crate) struct RequestContext {
 
 impl RequestContext {
     /// The context of a request before the guard has let it pass.
-    pub(super) fn new(connection: Arc<Connection>, found: Found, memory: RequestMemory) -> RequestContext {
-        RequestContext { connection, found, memory, scope: None }
+    pub(super) fn new(
+        connection: Arc<Connection>,
+        found: Found,
+        request_id: RequestId,
+        memory: RequestMemory,
+    ) -> RequestContext {
+        RequestContext { connection, found, request_id, memory, scope: None }
     }
 
     pub(crate) fn of(extensions: &Extensions) -> &RequestContext {
@@ -34,6 +42,12 @@ impl RequestContext {
 
     pub(crate) fn of_mut(extensions: &mut Extensions) -> &mut RequestContext {
         extensions.get_mut().expect("every request has a context")
+    }
+
+    /// The client, before its token says its name.
+    pub(crate) fn caller(&self) -> Caller {
+        let (address, request_id) = (self.client().address(), Some(self.request_id.clone()));
+        Caller { actor: None, address, request_id }
     }
 
     /// The connection on which the request came.

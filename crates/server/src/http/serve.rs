@@ -6,6 +6,7 @@ use super::{
     connection::{Connection, LastCheck},
     endpoints::Endpoints,
     handshakes::Handshakes,
+    request_id,
     service::ConnectionService,
     socket::{ClientConnection, Socket},
     stalls::Patience,
@@ -282,12 +283,16 @@ async fn drain(app: &App, served: Served, deadline: Instant) {
 /// Answers 503 to a client whose connection is one too many. The socket is closed at once, so the client may see a reset
 /// instead.
 fn refuse(stream: &TcpStream) {
-    const BODY: &str = r#"{"type":"/docs#Overloaded","title":"The server is overloaded","status":503,"detail":"The server has its maximum number of connections, or no memory for more. Nothing was done.","code":"Overloaded"}"#;
-    let length = BODY.len();
+    let id = request_id::new();
+    let body = format!(
+        r#"{{"type":"/docs#Overloaded","title":"The server is overloaded","status":503,"detail":"The server has its maximum number of connections, or no memory for more. Nothing was done.","code":"Overloaded","request_id":"{id}"}}"#
+    );
+    let length = body.len();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
          content-type: application/problem+json\r\nx-content-type-options: nosniff\r\n\
-         content-length: {length}\r\n\r\n{BODY}"
+         x-request-id: {id}\r\n\
+         content-length: {length}\r\n\r\n{body}"
     );
     let _client_gone = stream.try_write(answer.as_bytes());
 }

@@ -12,6 +12,7 @@ use super::{
     metrics::Recording,
     problem::Failure,
     request_context::RequestContext,
+    request_id,
     route::Answer,
     router::Found,
 };
@@ -29,6 +30,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use hyper::{Method, Version, body::Incoming, service::Service};
+use limina_api::RequestId;
 use std::{
     convert::Infallible,
     pin::Pin,
@@ -51,19 +53,26 @@ impl Service<hyper::Request<Incoming>> for ConnectionService {
         let connection = &self.connection;
         connection.activity.begin(request.version());
         let open = OpenRequest(connection.clone());
+        let request_id = request_id::of_request(request.headers());
         // A probe must not find the process dead because it has much to do.
         let is_probe = matches!(request.uri().path(), "/healthz" | "/readyz" | "/metrics");
         let memory = match is_probe {
             true => Some(RequestMemory::new_anyway(&connection.memory)),
             false => RequestMemory::new(&connection.memory).ok(),
         };
-        Answering { open, running: memory.map(|memory| self.begin(memory, request)) }
+        let running = memory.map(|memory| self.begin(memory, request_id.clone(), request));
+        Answering { open, request_id, running }
     }
 }
 
 impl ConnectionService {
     /// Lets the request pass to its handler, or refuses it.
-    fn begin(&self, memory: RequestMemory, request: hyper::Request<Incoming>) -> Running {
+    fn begin(
+        &self,
+        memory: RequestMemory,
+        request_id: RequestId,
+        request: hyper::Request<Incoming>,
+    ) -> Running {
         let ConnectionService { endpoints, connection } = self;
         let (mut parts, body) = request.into_parts();
         let body = Body::new(body);
@@ -71,7 +80,7 @@ impl ConnectionService {
         let found = endpoints.router().find(&parts.method, parts.uri.path());
         let Endpoint { guard, recorder, handler, is_grpc } = endpoints.get(found);
         let recording = Recording::begin(recorder.clone());
-        let context = RequestContext::new(connection.clone(), found, memory.clone());
+        let context = RequestContext::new(connection.clone(), found, request_id, memory.clone());
         parts.extensions.insert(context);
         let (verdict, origin) = guard.check(&mut parts);
         if !is_http1 && RequestContext::of(&parts.extensions).scope.is_some() {
@@ -113,6 +122,7 @@ fn refuse(body: Body, memory: RequestMemory, failure: Failure) -> Answer {
 /// The future of an answer. Its request counts as open until it completes or is dropped.
 pub(super) struct Answering {
     open: OpenRequest,
+    request_id: RequestId,
     /// None if there was no memory for the request.
     running: Option<Running>,
 }
@@ -134,19 +144,29 @@ impl Future for Answering {
     type Output = Result<hyper::Response<AnswerBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        let mut response = match &mut this.running {
-            Some(running) => {
-                let answer = ready!(running.answer.as_mut().poll(context));
-                let running = this.running.take().expect("it was just polled");
-                running.finish(answer, &this.open.0)
-            }
-            None => overloaded().map(AnswerBody::unheld),
-        };
+        let Answering { open, request_id, running } = self.get_mut();
+        let response = request_id::answering(request_id, || answer(running, &open.0, context));
+        let mut response = ready!(response);
+        let headers = response.headers_mut();
         // A browser must not take an answer for a page or a script because of what a client has written into it.
-        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        request_id::add_to(headers, request_id);
         Poll::Ready(Ok(response))
     }
+}
+
+/// Polls the answer of a request. `running` is None if there was no memory for the request.
+fn answer(
+    running: &mut Option<Running>,
+    connection: &Connection,
+    context: &mut Context<'_>,
+) -> Poll<hyper::Response<AnswerBody>> {
+    let answer = match running {
+        Some(running) => ready!(running.answer.as_mut().poll(context)),
+        None => return Poll::Ready(overloaded().map(AnswerBody::unheld)),
+    };
+    let running = running.take().expect("it was just polled");
+    Poll::Ready(running.finish(answer, connection))
 }
 
 impl Running {

@@ -29,6 +29,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use destination::Destination;
 use futures_util::future::BoxFuture;
 use limina_access::Resource;
+use limina_engine::Caller;
 use limina_node::{Ended, Unavailable, draw_id};
 use limina_stomp::{Action, Ending, Headers, Options, Session, Subscription, Ticket};
 use std::time::Duration;
@@ -56,7 +57,7 @@ const TOO_MANY_SERIES: &str = "Too many series of time messages are running. Ret
 pub(crate) async fn upgrade(State(app): State<App>, request: Request) -> Result<Response, Failure> {
     let context = RequestContext::of(request.extensions());
     let identity = context.scope.as_ref().map(|scope| scope.identity.clone());
-    let client = context.client().clone();
+    let (client, caller) = (context.client().clone(), context.caller());
     let upgrade = Upgrade::check(request).await?;
     let id = draw_id()?;
     let memory = app.memory().clone();
@@ -77,6 +78,7 @@ pub(crate) async fn upgrade(State(app): State<App>, request: Request) -> Result<
             opening: None,
             stopping,
             client,
+            caller,
             identity: Identity::default(),
             denied: Box::pin(std::future::pending()),
         };
@@ -102,6 +104,8 @@ struct Connection {
     opening: Option<Opening>,
     stopping: watch::Receiver<bool>,
     client: ClientConnection,
+    /// From where the client has come, and the id of the request that has started the session.
+    caller: Caller,
     /// The client. Until the session has admitted it, no frame asks for it.
     identity: Identity,
     /// Completes when the client's token is no longer valid.
@@ -126,8 +130,8 @@ impl Connection {
 
     /// Decides whether a client that has sent CONNECT is let in.
     fn present(&mut self, passcode: Option<&str>) {
-        let address = self.client.address();
-        let failure = match self.app.policy().identify(passcode.map(str::as_bytes), address) {
+        let caller = self.caller.clone();
+        let failure = match self.app.policy().identify(passcode.map(str::as_bytes), caller.clone()) {
             None if passcode.is_some() => unauthorized(true),
             None => {
                 let detail = "The connection needs a token: send it as the header `passcode` of CONNECT.";
@@ -144,7 +148,7 @@ impl Connection {
                 }
             },
         };
-        self.app.policy().log_denial(&Identity::anyone(address), "stomp_connect", &failure);
+        self.app.policy().log_denial(&Identity::anyone(caller), "stomp_connect", &failure);
         self.refuse_all(failure);
     }
 

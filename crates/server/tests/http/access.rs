@@ -602,6 +602,7 @@ fn audited(namespace: &str, time: u64) -> AuditRecord {
         position: Position(time),
         actor: None,
         address: None,
+        request_id: None,
         action: Action::DeleteNamespace,
         target: Target::Namespace,
         before: None,

@@ -43,6 +43,7 @@ mod locks;
 mod memory;
 mod readers;
 mod replies;
+mod request_ids;
 mod requests;
 mod tls;
 
@@ -372,6 +373,7 @@ fn is_problem(status: u16, headers: &reqwest::header::HeaderMap, body: &[u8], co
         assert!(!detail.contains(word) || detail.contains("JSON"), "a word of the parser in {problem}");
     }
     assert_eq!(headers["content-type"], "application/problem+json");
+    assert_eq!(problem["request_id"], headers["x-request-id"].to_str().unwrap(), "{problem}");
     assert_eq!(headers.contains_key("retry-after"), status == 503, "{problem}");
     problem
 }

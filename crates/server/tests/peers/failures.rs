@@ -38,7 +38,7 @@ async fn what_was_surely_not_done_is_not_there() {
     refused("refused for another reason", Refusal::Unknown, not_there()).await;
     let gone = async |c: &mut RawConnection, n: u64| c.send(GO_AWAY, 0, &(n - 1).to_le_bytes()).await;
     check("gone before", gone, not_there()).await;
-    let overloaded = PeerError::Unavailable(Unavailable::Overloaded { retry_after_ms: 1_000 });
+    let overloaded = PeerError::Unavailable(Unavailable::MemoryFull);
     refused("overloaded", Refusal::Overloaded, Err(overloaded)).await;
 }
 
@@ -108,7 +108,7 @@ async fn a_node_without_memory_has_done_nothing() {
     let node = Node::start_limited(memory).await;
     let peers = node.client();
     let answer = soon(peers.ask(node.address(), ShardId(0), &read())).await;
-    assert_eq!(answer, Err(PeerError::Unavailable(Unavailable::Overloaded { retry_after_ms: 1_000 })));
+    assert_eq!(answer, Err(PeerError::Unavailable(Unavailable::MemoryFull)));
     assert_eq!(*node.fake.asked.lock().unwrap(), []);
 }
 

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use limina_engine::{
-    Command, Listed, Name, Outcome, Page, Request,
+    Caller, Command, Listed, Name, Outcome, Page, Request, RequestId,
     audit::{AuditCursor, AuditRecord},
     events::{self, Change, ChangeKind},
     ledger,
@@ -88,7 +88,12 @@ enum Refusal {
 /// A request of which the answer is of no interest.
 fn read() -> Request {
     let command = Command::Ledger(ledger::Command::GetLimit(name("a")));
-    Request::new(name("n"), command)
+    let caller = Caller {
+        actor: Some(name("operator")),
+        address: Some([192, 0, 2, 7].into()),
+        request_id: RequestId::new(b"upstream-7f/42"),
+    };
+    Request { caller, ..Request::new(name("n"), command) }
 }
 
 /// A node that answers what it was told to.

@@ -180,6 +180,8 @@ fn bodies<'a>(schemas: &Schemas<'a>, call: &Call, operation: &'a Value) -> Strin
             html += &body(schemas, schema, &sample, &format!("{id}.answer"), "", media_type);
         }
         let headers = response["headers"].as_object().into_iter().flatten();
+        // A reference is the header of every answer, which the introduction describes.
+        let headers = headers.filter(|(_, header)| header.get("$ref").is_none());
         let headers: Vec<String> = headers
             .map(|(name, header)| {
                 format!("<p><code>{}</code> {}</p>", escape(name), inline(text(header, "description")))

@@ -16,6 +16,9 @@ pub(crate) fn unavailable(reason: Unavailable) -> Failure {
             let detail = "The request would have to wait too long. Nothing was done.";
             return Failure::new(Code::Overloaded, detail).retry_after(retry_after_ms);
         }
+        Unavailable::MemoryFull => {
+            (Code::Overloaded, "The server's memory budget is used up. Nothing was done.")
+        }
         Unavailable::ShuttingDown => (Code::ShuttingDown, "The server is shutting down. Nothing was done."),
         Unavailable::StorageFull => {
             (Code::StorageFull, "The storage is full. Nothing was done. Reads still work.")

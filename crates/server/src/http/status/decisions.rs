@@ -4,7 +4,7 @@ use super::{
     super::{
         json::json,
         problem::{Code, Failure},
-        rate_limit,
+        rate_limit, request_id,
         to_wire::decisions as to_wire,
     },
     common::{answer_too_large, quota_exceeded, unreadable},
@@ -17,7 +17,7 @@ use axum::{
     },
     response::{IntoResponse, Response},
 };
-use limina_api::problem::MEDIA_TYPE;
+use limina_api::{decisions as wire, problem::MEDIA_TYPE};
 use limina_engine::decisions::{Refusal, Refused, Reply, State};
 
 pub(super) fn answer(result: Result<Reply, Refusal>) -> Result<Response, Failure> {
@@ -53,7 +53,8 @@ pub(crate) fn refused_status(refused: &Refused) -> StatusCode {
 
 fn refused(refused: &Refused) -> Response {
     let status = refused_status(refused);
-    let mut response = json(status, &to_wire::refused(refused, status.as_u16()));
+    let problem = to_wire::refused(refused, status.as_u16());
+    let mut response = json(status, &wire::Refused { request_id: request_id::current(), ..problem });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     rate_limit::add_headers(headers, refused.limits.iter().map(|limit| &limit.status), refused.retry_after);

@@ -4,7 +4,7 @@ use super::{
     super::{
         json::json as respond,
         problem::{Code, Failure},
-        rate_limit,
+        rate_limit, request_id,
         to_wire::limiter as to_wire,
     },
     common::{part_of_operation, quota_exceeded},
@@ -18,7 +18,7 @@ use axum::{
 };
 use limina_api::{
     Page,
-    limiter::{CheckReply, Groups, MatchReply},
+    limiter::{CheckReply, Groups, LimitReached, MatchReply},
     problem::MEDIA_TYPE,
 };
 use limina_engine::{
@@ -107,7 +107,8 @@ pub(crate) fn counter_refused(decision: Checked) -> Response {
 }
 
 fn limit_reached(decision: Checked, status: StatusCode) -> Response {
-    let mut response = respond(status, &to_wire::limit_reached(decision, status.as_u16()));
+    let problem = to_wire::limit_reached(decision, status.as_u16());
+    let mut response = respond(status, &LimitReached { request_id: request_id::current(), ..problem });
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     response
 }

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 const MAX_STATE: usize = 16 << 10;
 
 pub(crate) fn record(record: AuditRecord) -> wire::AuditRecord {
-    let AuditRecord { time, namespace, position, actor, address, action, target, before, after } = record;
+    let AuditRecord { time, namespace, position, actor, address, request_id, action, target, before, after } =
+        record;
     wire::AuditRecord {
         time: time.0,
         target: target_text(&target, namespace.as_str()),
@@ -21,6 +22,7 @@ pub(crate) fn record(record: AuditRecord) -> wire::AuditRecord {
         position: position.0,
         actor: actor.as_ref().map(text),
         address: address.map(|address| address.to_string()),
+        request_id,
         action: action.word().to_owned(),
         before: before.map(state),
         after: after.map(state),

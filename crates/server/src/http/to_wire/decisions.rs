@@ -67,6 +67,7 @@ pub(crate) fn refused(refused: &decisions::Refused, status: u16) -> Refused<'_> 
         status,
         detail: format!("The decision is refused by {}. Nothing was done.", words.join(", ")),
         code: Cow::Borrowed(Code::Refused.word()),
+        request_id: None,
         refused_by: refusing().map(|(part, ..)| *part).collect(),
         limits,
         holds,

@@ -30,6 +30,7 @@ pub(crate) fn limit_reached(decision: Checked, status: u16) -> LimitReached {
             several => format!("These limits are reached: {}.", several.join(", ")),
         },
         code: Cow::Borrowed(Code::LimitReached.word()),
+        request_id: None,
         violated_policies,
         allowed: false,
         limits: statuses(decision.limits),

@@ -141,7 +141,7 @@ fn an_override(text: &str) -> Override {
     }
 }
 
-fn decision(limits: Vec<AppliedLimit>) -> Checked {
+pub(super) fn decision(limits: Vec<AppliedLimit>) -> Checked {
     Checked { allowed: true, reported: false, limits, retry_after: None }
 }
 
