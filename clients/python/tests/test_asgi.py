@@ -58,6 +58,19 @@ def test_allowed_and_refused(server: str, namespace: str) -> None:
     assert "ratelimit" not in health.headers
 
 
+def test_without_headers_a_refusal_still_says_when_to_retry(server: str, namespace: str) -> None:
+    async def run() -> list[httpx2.Response]:
+        async with AsyncLimina(f"http://{server}", namespace=namespace, timeout=20, breaker=None) as client:
+            await client.rules.create("per-path", group_by=["path"], limit=1, window=fixed(86_400))
+            return await get(application(client, headers=False), "/", "/")
+
+    allowed, refused = asyncio.run(run())
+    assert "ratelimit" not in allowed.headers
+    assert (refused.status_code, refused.json()["violated-policies"]) == (429, ["per-path"])
+    assert int(refused.headers["retry-after"]) > 0
+    assert "ratelimit" not in refused.headers
+
+
 def test_without_a_decision() -> None:
     reports = []
 

@@ -80,6 +80,14 @@ for (const [name, serve] of Object.entries(FRAMEWORKS)) {
       assert.equal(free.headers.get("RateLimit"), null);
     });
 
+    test("without headers a refusal still says when to retry", async () => {
+      const options = { hits: 3, headers: false };
+      await using app = await listen(await serve(new Limina(server.url, { timeout: "30s", breaker: false }), options));
+      const refused = await fetch(app.url, { headers: { client: `${name} without headers` } });
+      assert.deepEqual([refused.status, refused.headers.get("RateLimit"), refused.headers.get("RateLimit-Policy")], [429, null, null]);
+      assert.deepEqual(((await refused.json()) as Record<string, unknown>)["violated-policies"], ["per %22client%22"]);
+    });
+
     test("follows onUnavailable while the limiter is away", async (context) => {
       context.mock.method(console, "warn", () => {});
       const away = new Limina("http://127.0.0.1:1");

@@ -34,6 +34,9 @@ class LiminaMiddleware:
     A request without a decision calls `on_undecided(error, scope)`, and is counted in `client.undecided`. The log `limina` gets one
     warning a minute.
 
+    With `headers=False` the answers have no `RateLimit-Policy` and `RateLimit`, and the checks of concurrent requests travel
+    together: the server sends these headers only with a single check.
+
     The limiter is asked once, without retries: a request that waits for retries costs its user more than `on_unavailable` does.
     """
 
@@ -46,6 +49,7 @@ class LiminaMiddleware:
         hits: Callable[[Scope], int] = lambda scope: 1,
         on_unavailable: Literal["allow", "refuse"] = "allow",
         on_undecided: Callable[[Unavailable, Scope], None] | None = None,
+        headers: bool = True,
     ) -> None:
         self._app = app
         self._client = client.with_retries(0)
@@ -53,6 +57,7 @@ class LiminaMiddleware:
         self._hits = hits
         self._on_unavailable = on_unavailable
         self._on_undecided = on_undecided
+        self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         about = self._key_values(scope) if scope["type"] == "http" else None
@@ -60,7 +65,7 @@ class LiminaMiddleware:
             await self._app(scope, receive, send)
             return
         try:
-            decision = await self._client.check(about, self._hits(scope), alone=True)
+            decision = await self._client.check(about, self._hits(scope), alone=self._headers)
         except Unavailable as error:
             self._report(error, scope)
             if self._on_unavailable == "allow":
@@ -68,10 +73,11 @@ class LiminaMiddleware:
             else:
                 await _answer(send, 503, {"retry-after": str(math.ceil(error.retry_after or 1))}, _UNAVAILABLE)
             return
+        headers = decision.headers if self._headers else _retry_after(decision)
         if decision.allowed:
-            await self._app(scope, receive, _with_headers(send, decision.headers))
+            await self._app(scope, receive, _with_headers(send, headers))
         else:
-            await _answer(send, 429, decision.headers, _refusal(decision))
+            await _answer(send, 429, headers, _refusal(decision))
 
     def _report(self, error: Unavailable, scope: Scope) -> None:
         self._client.undecided.count(error, passed=self._on_unavailable == "allow")
@@ -84,6 +90,10 @@ class LiminaMiddleware:
 
 
 _UNAVAILABLE = {"title": "Service unavailable", "status": 503, "detail": "The rate limiter cannot be reached."}
+
+
+def _retry_after(decision: Decision) -> dict[str, str]:
+    return {} if decision.retry_after is None else {"retry-after": str(math.ceil(decision.retry_after))}
 
 
 def _refusal(decision: Decision) -> dict[str, Any]:

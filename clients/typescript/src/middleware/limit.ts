@@ -11,6 +11,11 @@ export interface LimitOptions<Request> {
   hits?: number | ((request: Request) => number);
   /** What happens to requests while the limiter cannot be asked. Default: `"allow"`. */
   onUnavailable?: "allow" | "refuse";
+  /**
+   * Whether answers have `RateLimit-Policy` and `RateLimit`. Default: true. The server sends them only with a single check, so with `false`
+   * the checks of concurrent requests travel together.
+   */
+  headers?: boolean;
   /** Called for each request without a decision. These requests are also counted in `client.undecided`. */
   onUndecided?: (error: Unavailable, request: Request) => void;
 }
@@ -28,13 +33,15 @@ export type Limiter<Request> = (request: Request) => Promise<Verdict>;
  * user more than `onUnavailable` does. Mistakes, such as a missing token, are errors: they must not switch the limits off.
  */
 export function limiter<Request>(client: Limina, options: LimitOptions<Request>): Limiter<Request> {
-  const { keyValues, hits = 1, onUnavailable = "allow", onUndecided } = options;
+  const { keyValues, hits = 1, onUnavailable = "allow", onUndecided, headers = true } = options;
   const impatient = client.with({ retries: 0 });
   return async (request) => {
     const about = await keyValues(request);
     if (about === null) return { headers: {} };
     try {
-      return verdict(await impatient.check(about, { hits: typeof hits === "number" ? hits : hits(request), alone: true }));
+      const taken = typeof hits === "number" ? hits : hits(request);
+      const result = await impatient.check(about, { hits: taken, alone: headers });
+      return verdict(headers ? result : { ...result, headers: retryAfter(result.retry_after_ms) });
     } catch (error) {
       // Frameworks answer with the `status` of an error. The limiter's 401 must not become one for the user.
       if (!(error instanceof Unavailable)) throw new Error("the limiter refuses to be asked", { cause: error });
@@ -62,8 +69,11 @@ export function verdict({ allowed, retry_after_ms, violated_policies, headers }:
 
 function unavailable({ retryAfterMs = 1000 }: Unavailable): Verdict {
   const title = "The limiter is not available";
-  const headers = { "Retry-After": String(Math.ceil(retryAfterMs / 1000) || 1) };
-  return answer(503, headers, retryAfterMs, { type: "about:blank", title, code: "LimiterUnavailable" });
+  return answer(503, retryAfter(retryAfterMs || 1), retryAfterMs, { type: "about:blank", title, code: "LimiterUnavailable" });
+}
+
+function retryAfter(ms: number | null): Record<string, string> {
+  return ms === null ? {} : { "Retry-After": String(Math.ceil(ms / 1000)) };
 }
 
 function answer(status: number, passedOn: Record<string, string>, retryAfterMs: number | null, problem: object): Verdict {
