@@ -1,9 +1,10 @@
 #!/bin/sh
 # Tests the Python client against the real server.
 #
-#   LIMINA_BIN=target/release/limina clients/python/test.sh [smoke|full] [arguments of pytest]
+#   LIMINA_BIN=target/release/limina clients/python/test.sh [smoke|full|package] [arguments of pytest]
 #
 # `smoke` is the short run. `full` also installs the package as a user would, checks types and style, and runs all tests and examples.
+# `package` builds the package, and checks what a package index would show of it.
 # The virtual environments are in target/clients, and are reused until the requirements change.
 set -eu
 
@@ -19,7 +20,8 @@ python=${PYTHON:-python3}
 case $run in
     smoke) requirements=requirements.txt ;;
     full) requirements=requirements-full.txt ;;
-    *) echo "usage: test.sh [smoke|full]" >&2; exit 2 ;;
+    package) requirements=requirements-package.txt ;;
+    *) echo "usage: test.sh [smoke|full|package]" >&2; exit 2 ;;
 esac
 
 venv=${CARGO_TARGET_DIR:-$root/target}/clients/limina-python-$run
@@ -34,6 +36,16 @@ fi
 cd "$here"
 # No files beside the sources, also if they are not writable.
 export PYTHONDONTWRITEBYTECODE=1
+if [ "$run" = package ]; then
+    built=$venv/built
+    rm -rf "$built"
+    "$venv/bin/python" -m build --outdir "$built" . > "$venv/build.log" 2>&1 || { cat "$venv/build.log"; exit 1; }
+    "$venv/bin/python" -m twine check --strict "$built"/*
+    for kept in LICENSE limina/py.typed; do
+        "$venv/bin/python" -m zipfile --list "$built"/*.whl | grep -q "$kept" || { echo "$kept is not in the wheel" >&2; exit 1; }
+    done
+    exit
+fi
 if [ "$run" = smoke ]; then
     PYTHONPATH=src exec "$venv/bin/python" -m pytest -q -p no:cacheprovider -m smoke "$@"
 fi

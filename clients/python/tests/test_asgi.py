@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from limina import AsyncLimina, Decision, LimitStatus, fixed
-from limina._headers import rate_limit_headers
+from limina import AsyncLimina, Unavailable, bucket, fixed
 from limina.asgi import LiminaMiddleware
 
 from .conformance import closed_port
@@ -41,14 +40,16 @@ async def get(app: Starlette, *paths: str) -> list[httpx2.Response]:
 
 def test_allowed_and_refused(server: str, namespace: str) -> None:
     async def run() -> list[httpx2.Response]:
-        async with AsyncLimina(f"http://{server}", namespace=namespace, timeout=20) as client:
+        async with AsyncLimina(f"http://{server}", namespace=namespace, timeout=20, breaker=None) as client:
             await client.rules.create("per-path", group_by=["path"], limit=1, window=fixed(86_400))
+            await client.rules.create("rate", group_by=["path"], limit=60, window=bucket(3600, burst=5))
             return await get(application(client), "/", "/", "/health")
 
     allowed, refused, health = asyncio.run(run())
     assert allowed.text == "hello"
-    assert allowed.headers["ratelimit-policy"] == '"per-path";q=1'
+    assert allowed.headers["ratelimit-policy"] == '"per-path";q=1;w=86400, "rate";q=60;w=3600;burst=5'
     assert allowed.headers["ratelimit"].startswith('"per-path";r=0;t=')
+    assert '"rate";r=4;t=' in allowed.headers["ratelimit"]
     assert refused.status_code == 429
     assert int(refused.headers["retry-after"]) > 0
     assert refused.headers["content-type"] == "application/problem+json"
@@ -57,18 +58,41 @@ def test_allowed_and_refused(server: str, namespace: str) -> None:
     assert "ratelimit" not in health.headers
 
 
-def test_without_a_decision() -> None:
+def test_without_headers_a_refusal_still_says_when_to_retry(server: str, namespace: str) -> None:
     async def run() -> list[httpx2.Response]:
-        async with AsyncLimina(f"http://{closed_port()}", retries=0) as client:
-            return [*await get(application(client), "/"), *await get(application(client, on_unavailable="refuse"), "/")]
+        async with AsyncLimina(f"http://{server}", namespace=namespace, timeout=20, breaker=None) as client:
+            await client.rules.create("per-path", group_by=["path"], limit=1, window=fixed(86_400))
+            return await get(application(client, headers=False), "/", "/")
 
     allowed, refused = asyncio.run(run())
+    assert "ratelimit" not in allowed.headers
+    assert (refused.status_code, refused.json()["violated-policies"]) == (429, ["per-path"])
+    assert int(refused.headers["retry-after"]) > 0
+    assert "ratelimit" not in refused.headers
+
+
+def test_without_a_decision() -> None:
+    reports = []
+
+    def report(error: Unavailable, scope: Any) -> None:
+        reports.append((error.done, scope["path"]))
+        raise RuntimeError("a mistake in the callback fails no request")
+
+    async def run() -> list[httpx2.Response]:
+        async with AsyncLimina(f"http://{closed_port()}", retries=0) as client:
+            allowing = application(client, on_undecided=report)
+            answers = [*await get(allowing, "/"), *await get(application(client, on_unavailable="refuse"), "/")]
+            assert (client.undecided.passed, client.undecided.refused) == (1, 1)
+            return answers
+
+    allowed, refused = asyncio.run(run())
+    assert reports == [("no", "/")]
     assert allowed.text == "hello"
     assert refused.status_code == 503
     assert refused.headers["retry-after"] == "1"
 
 
-def test_the_limiter_is_asked_once() -> None:
+def test_the_limiter_is_asked_once_and_not_while_the_breaker_is_open() -> None:
     asked = 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,31 +106,8 @@ def test_the_limiter_is_asked_once() -> None:
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as busy:
             port = busy.sockets[0].getsockname()[1]
             async with AsyncLimina(f"http://127.0.0.1:{port}", retries=5) as client:
-                return await get(application(client), "/")
+                return await get(application(client), *["/"] * 7)
 
-    (allowed,) = asyncio.run(run())
-    assert allowed.text == "hello"
-    assert asked == 1
-
-
-def limit_status(rule: str, limit: int, used: int, exceeded: bool, shadow: bool = False, **more: Any) -> LimitStatus:
-    return LimitStatus(rule=rule, group={}, limit=limit, used=used, exceeded=exceeded, shadow=shadow, waiting=0, **more)
-
-
-def test_headers_name_the_tightest_limits_first() -> None:
-    limits = [
-        limit_status('wide "ü"', 100, 1, False, remaining=99, reset_ms=1500),
-        limit_status("tight", 10, 9, False, override="acme", remaining=1),
-        limit_status("shadow", 1, 1, True, remaining=0, shadow=True),
-        limit_status("unlimited", -1, 5, False),
-    ]
-    assert rate_limit_headers(Decision(allowed=True, limits=limits)) == {
-        "ratelimit-policy": '"tight/acme";q=10, "wide %22%C3%BC%22";q=100',
-        "ratelimit": '"tight/acme";r=1, "wide %22%C3%BC%22";r=99;t=2',
-    }
-    exceeded = limit_status("slow", 2, 2, True, remaining=0, reset_ms=10_000)
-    assert rate_limit_headers(Decision(allowed=False, limits=[exceeded], retry_after_ms=5001)) == {
-        "ratelimit-policy": '"slow";q=2',
-        "ratelimit": '"slow";r=0;t=6',
-        "retry-after": "6",
-    }
+    answers = asyncio.run(run())
+    assert [answer.text for answer in answers] == ["hello"] * 7
+    assert asked == 5  # Once for each request, until the circuit breaker opens.

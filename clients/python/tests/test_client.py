@@ -34,7 +34,7 @@ PATIENCE = 30.0
 
 @pytest.fixture
 def client(server: str, namespace: str) -> Iterator[Limina]:
-    with Limina(f"http://{server}", namespace=namespace, timeout=20) as client:
+    with Limina(f"http://{server}", namespace=namespace, timeout=20, breaker=None) as client:
         yield client
 
 
@@ -56,7 +56,7 @@ def test_many_threads_share_a_client_and_a_limit_is_exact(client: Limina) -> Non
 @pytest.mark.smoke
 def test_many_tasks_share_a_client_and_a_limit_is_exact(server: str, namespace: str) -> None:
     async def run() -> int:
-        async with AsyncLimina(f"http://{server}", namespace=namespace, timeout=20) as client:
+        async with AsyncLimina(f"http://{server}", namespace=namespace, timeout=20, breaker=None) as client:
             await client.rules.create("r", group_by=["tenant"], limit=100, window=fixed(86_400))
             decisions = await asyncio.gather(*(client.check({"tenant": "a", "n": n}) for n in range(1000)))
             return sum(decision.allowed for decision in decisions)
@@ -65,13 +65,13 @@ def test_many_tasks_share_a_client_and_a_limit_is_exact(server: str, namespace: 
 
 
 def test_an_asyncio_client_works_in_several_event_loops(server: str, namespace: str) -> None:
-    client = AsyncLimina(f"http://{server}", namespace=namespace, timeout=20)
+    client = AsyncLimina(f"http://{server}", namespace=namespace, timeout=20, breaker=None)
     for _ in range(2):
         assert asyncio.run(client.check({"tenant": "a"})).allowed
 
 
 def test_an_asyncio_client_forgets_event_loops_that_have_ended(server: str, namespace: str) -> None:
-    client = AsyncLimina(f"http://{server}", namespace=namespace, timeout=20)
+    client = AsyncLimina(f"http://{server}", namespace=namespace, timeout=20, breaker=None)
     loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
 
     async def check() -> None:
@@ -132,7 +132,7 @@ def test_a_child_can_be_forked_while_other_threads_are_in_the_middle_of_checks(c
 def test_heartbeats_do_not_need_the_event_loop(server: str, proxy: Proxy, namespace: str) -> None:
     async def run() -> None:
         async with (
-            AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20) as client,
+            AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20, breaker=None) as client,
             client.lock({"job": "x"}, ttl=3) as lock,
         ):
             # The event loop is blocked until two heartbeats have been answered.
@@ -144,7 +144,7 @@ def test_heartbeats_do_not_need_the_event_loop(server: str, proxy: Proxy, namesp
 
 def test_a_lost_lock_tells_its_listener_in_the_event_loop(server: str, namespace: str) -> None:
     async def run() -> None:
-        async with AsyncLimina(f"http://{server}", namespace=namespace, timeout=20) as client:
+        async with AsyncLimina(f"http://{server}", namespace=namespace, timeout=20, breaker=None) as client:
             lock = await client.lock({"job": "x"}, ttl=3)
             lost = asyncio.Event()
             lock.on_lost(lost.set)
@@ -204,7 +204,7 @@ def test_a_grant_whose_caller_is_cancelled_is_given_back(server: str, proxy: Pro
     )
 
     async def run() -> None:
-        async with AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20) as client:
+        async with AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20, breaker=None) as client:
             acquiring = asyncio.create_task(client.lock({"job": "x"}, ttl=60).__aenter__())
             while not proxy.requests():
                 await asyncio.sleep(0.01)
@@ -233,7 +233,7 @@ def test_a_cancelled_check_does_not_harm_those_that_travel_with_it(server: str, 
     proxy.add_faults({"path": "*/limiter/check", "do": "gate", "gate": "g"})
 
     async def run() -> None:
-        async with AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20) as client:
+        async with AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20, breaker=None) as client:
             first = asyncio.create_task(client.check({"n": 0}))
             while not proxy.requests():
                 await asyncio.sleep(0.01)
@@ -288,6 +288,21 @@ def test_batches_under_many_threads_lose_and_mix_up_nothing() -> None:
         list(pool.map(work, range(64)))
     assert sum(sizes) == 64 * 50
     assert max(sizes) <= 256
+
+
+def test_a_decision_without_an_id_gets_one_and_is_rolled_back_if_its_answer_is_lost(
+    proxy: Proxy, server: str, namespace: str, features: frozenset[str]
+) -> None:
+    if "decisions" not in features:
+        pytest.skip("the server does not have decisions")
+    with Limina(f"http://{proxy.address}", namespace=namespace, timeout=20, retries=0) as client:
+        client.ledger.create_limit("budget", ceiling=10)
+        with client.decide(holds={"budget": 4}) as first, client.decide(holds={"budget": 4}) as second:
+            assert first.operation_id != second.operation_id
+        proxy.add_faults({"path": "*/decisions", "do": "drop_answer"})
+        with pytest.raises(Unavailable):
+            client.decide(holds={"budget": 10})
+        eventually(lambda: client.decisions.list().items == [])
 
 
 def test_errors_can_be_pickled(client: Limina) -> None:
@@ -400,7 +415,7 @@ def test_a_url_that_would_show_a_password_is_refused_and_not_shown(kind: Callabl
 
 @pytest.mark.smoke
 def test_a_blank_token_is_none(server: str) -> None:
-    with Limina(f"http://{server}", token=" \n", timeout=20) as client:
+    with Limina(f"http://{server}", token=" \n", timeout=20, breaker=None) as client:
         assert client.check({"tenant": "a"}).allowed
 
 
@@ -412,7 +427,7 @@ def test_the_settings_do_not_show_the_token() -> None:
 @pytest.mark.smoke
 def test_a_request_that_is_not_valid_http_is_a_mistake_of_the_caller(server: str, namespace: str) -> None:
     key = f"{namespace}\nx"
-    with Limina(f"http://{server}", timeout=20) as client, pytest.raises(Invalid) as caught:
+    with Limina(f"http://{server}", timeout=20, breaker=None) as client, pytest.raises(Invalid) as caught:
         client.check({"tenant": "a"}, idempotency_key=key)
     assert namespace not in "".join(traceback.format_exception(caught.value))
 
@@ -427,13 +442,13 @@ def test_a_url_without_a_scheme_is_a_mistake_of_the_caller(kind: Callable[..., A
 @pytest.mark.smoke
 def test_the_session_of_a_grant_is_sent_but_not_logged(proxy: Proxy, namespace: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with Limina(f"http://{proxy.address}", namespace=namespace, timeout=20) as client:
+    with Limina(f"http://{proxy.address}", namespace=namespace, timeout=20, breaker=None) as client:
         with client.lock({"job": "x"}, ttl=60), client.lease({"gpu": "g"}, ttl=60):
             pass
         assert client.locks.list(limit=7).items == []
 
     async def run() -> None:
-        async with AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20) as client:
+        async with AsyncLimina(f"http://{proxy.address}", namespace=namespace, timeout=20, breaker=None) as client:
             async with client.lock({"job": "x"}, ttl=60), client.lease({"gpu": "g"}, ttl=60):
                 pass
             assert (await client.locks.list()).items == []

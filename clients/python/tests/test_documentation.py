@@ -85,7 +85,7 @@ def test_the_web_api_limits_its_callers(server: str) -> None:
         address = next(found[1] for line in lines if (found := re.search(r"running on (\S+)", line)))
         answers = [httpx2.get(address, headers={"x-api-key": "ann"}) for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200, 200, 200]
-        assert answers[0].headers["ratelimit-policy"] == '"per-caller";q=20'
+        assert answers[0].headers["ratelimit-policy"] == '"per-caller";q=10;w=1;burst=20'
         with Limina(f"http://{server}", namespace="web-api", timeout=20) as client:
             client.rules.patch("per-caller", limit=0)
         assert httpx2.get(address, headers={"x-api-key": "bob"}).status_code == 429

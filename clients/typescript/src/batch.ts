@@ -34,10 +34,14 @@ export class Batches {
   async send(scope: Scope, kind: Kind, item: object): Promise<Reply> {
     // Written now: the caller may change the object while it waits in the queue, and what cannot be written must fail alone.
     const json = JSON.stringify(item);
+    const { circuit } = scope.transport;
+    const isOver = () => kind === CHECK && circuit.isOpen;
+    // Here too, because a check must not queue behind a request that hangs.
+    if (kind === CHECK) circuit.refuseIfOpen();
     for (let retry = 1; ; retry++) {
       const reply = exact(await this.#lane(scope, kind).send(json));
       // The lane repeats requests. An item that failed inside a batch that was answered is repeated here.
-      if (unavailability(reply) !== "no" || !scope.transport.mayRetry(retry, scope, reply.retryAfterMs)) return reply;
+      if (unavailability(reply) !== "no" || !scope.transport.mayRetry(retry, { ...scope, isOver }, reply.retryAfterMs)) return reply;
       await sleep(pause(retry, reply.retryAfterMs));
     }
   }
@@ -116,11 +120,15 @@ class Lane {
     try {
       const request = scope.request("POST", alone ? kind.single : kind.batch, { keyless: !kind.keyed });
       request.body = alone ? items[0]! : `{"${kind.field}":[${items.join()}]}`;
-      const reply = await scope.transport.persist(scope, kind.keyed, async (retry) => {
+      const { transport } = scope;
+      const isCheck = kind === CHECK;
+      const isOver = () => isCheck && transport.circuit.isOpen;
+      const reply = await transport.persist({ ...scope, isOver }, kind.keyed, async (retry) => {
         // While this request pauses before a retry, it is not in flight: others need not wait for it.
         this.#inFlight += 1;
         try {
-          return await scope.transport.attempt(request, retry > 0 ? scope.timeoutMs : timeoutMs);
+          const left = retry > 0 ? scope.timeoutMs : timeoutMs;
+          return await (isCheck ? transport.attemptCheck(request, left) : transport.attempt(request, left));
         } finally {
           this.#inFlight -= 1;
           this.#expire();
@@ -142,6 +150,6 @@ function itemsOf(reply: Reply, count: number): Reply[] {
   if (results?.length !== count) throw new Unavailable("unknown", "the answer to a batch does not fit its request", reply);
   return results.map((result) => {
     const { status, ...body } = result;
-    return { ...reply, status, body: status < 400 ? body : result };
+    return { ...reply, status, headers: {}, body: status < 400 ? body : result };
   });
 }

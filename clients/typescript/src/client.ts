@@ -1,5 +1,6 @@
 /** The client: one object for a server and a namespace. */
 import { Batches } from "./batch.js";
+import type { BreakerOptions } from "./breaker.js";
 import { decide, Decisions, type DecideOptions, type DecisionGuard } from "./decisions.js";
 import { milliseconds, type Duration } from "./duration.js";
 import { Events, refusals } from "./events.js";
@@ -9,7 +10,8 @@ import * as limiter from "./limiter.js";
 import { lock, Locks, type LockOptions, type LockTarget } from "./locks.js";
 import { Scope } from "./scope.js";
 import { Transport } from "./transport.js";
-import type { CheckReply, KeyValues, LeaseGrant, LockGrant, Namespace, Refusal } from "./types.js";
+import type { KeyValues, LeaseGrant, LockGrant, Namespace, Refusal } from "./types.js";
+import type { Undecided } from "./undecided.js";
 
 export interface Options {
   /** The token, if the server has tokens. */
@@ -20,6 +22,8 @@ export interface Options {
   timeout?: Duration;
   /** How often a failed request is repeated, where that is safe. Default: 2. */
   retries?: number;
+  /** For checks: if they get no answer, the client stops asking for a second, and fails them at once. `false` switches this off. */
+  breaker?: BreakerOptions | false;
   /** In place of the global `fetch`. */
   fetch?: typeof fetch;
 }
@@ -38,11 +42,11 @@ export class Limina {
   constructor(url: string, options?: Options);
   /** @internal */
   constructor(scope: Scope);
-  constructor(target: string | Scope, { token, namespace = "default", timeout = "2s", retries = 2, fetch }: Options = {}) {
+  constructor(target: string | Scope, { token, namespace = "default", timeout = "2s", retries = 2, breaker, fetch }: Options = {}) {
     const scope =
       target instanceof Scope
         ? target
-        : new Scope(new Transport(target, token, fetch), new Batches(), { namespace, timeoutMs: milliseconds(timeout), retries });
+        : new Scope(new Transport(target, token, fetch, breaker), new Batches(), { namespace, timeoutMs: milliseconds(timeout), retries });
     this.#scope = scope;
     this.rules = new limiter.Rules(scope);
     this.ruleSets = new limiter.RuleSets(scope);
@@ -52,6 +56,11 @@ export class Limina {
     this.ledger = new Ledger(scope);
     this.decisions = new Decisions(scope);
     this.events = new Events(scope);
+  }
+
+  /** How many requests the middleware of this client passed or refused without a decision. */
+  get undecided(): Undecided {
+    return this.#scope.transport.undecided;
   }
 
   /** A client of the same server with other settings. Both share batches and the budget of retries. */
@@ -66,12 +75,12 @@ export class Limina {
   }
 
   /** Takes from every limit that applies, or from none. A refusal is a value, not an error. */
-  check(keyValues: KeyValues, options?: limiter.CheckOptions): Promise<CheckReply> {
+  check(keyValues: KeyValues, options?: limiter.CheckOptions): Promise<limiter.CheckResult> {
     return limiter.check(this.#scope, keyValues, options);
   }
 
   /** Repeats a check until it is allowed, or until that cannot happen in time any more. */
-  wait(keyValues: KeyValues, options: limiter.WaitOptions): Promise<CheckReply> {
+  wait(keyValues: KeyValues, options: limiter.WaitOptions): Promise<limiter.CheckResult> {
     return limiter.wait(this.#scope, keyValues, options);
   }
 

@@ -90,6 +90,8 @@ export interface Reply {
   sentAt: number;
   /** Whether the body has no number that JavaScript may have rounded. Otherwise `exact` looks at every number. */
   isExact: boolean;
+  /** `RateLimit-Policy`, `RateLimit` and `Retry-After`, as far as the answer has them. An item of a batch has none. */
+  headers: Record<string, string>;
 }
 
 /** The error that an answer means, or `undefined` if it is a success. */

@@ -9,33 +9,50 @@ import type * as api from "./types.js";
 export interface CheckOptions extends Omit<api.Check, "key_values"> {
   /** Makes the check repeatable, and durable even where only relaxed rules apply. It then travels alone. */
   idempotencyKey?: string;
+  /** Sends the check without others. Its result has the `headers` of the answer. */
+  alone?: boolean;
 }
 
-export interface WaitOptions extends Omit<CheckOptions, "idempotencyKey"> {
+/** The answer to a check. */
+export interface CheckResult extends api.CheckReply {
+  /** The limits that refuse, by their names in the header `RateLimit-Policy`. Empty if the check is allowed. */
+  violated_policies: string[];
+  /**
+   * `RateLimit-Policy`, `RateLimit` and `Retry-After` as the server sent them: for a service to pass on to its own client. Empty if the
+   * check travelled with others.
+   */
+  headers: Record<string, string>;
+}
+
+export interface WaitOptions extends Omit<CheckOptions, "idempotencyKey" | "alone"> {
   /** How long to wait at most. */
   atMost: Duration;
   signal?: AbortSignal;
 }
 
 /** Takes from every limit that applies, or from none. A refusal is a value. */
-export async function check(scope: Scope, keyValues: api.KeyValues, options: CheckOptions = {}): Promise<api.CheckReply> {
-  const { idempotencyKey: key, ...fields } = options;
+export async function check(scope: Scope, keyValues: api.KeyValues, options: CheckOptions = {}): Promise<CheckResult> {
+  const { idempotencyKey: key, alone = key !== undefined, ...fields } = options;
   const body: api.Check = { key_values: keyValues, ...fields };
-  const reply = key === undefined ? await scope.batches.send(scope, CHECK, body) : await scope.ask("POST", CHECK.single, { body, key });
+  const reply = alone
+    ? await scope.ask("POST", CHECK.single, { body, key, keyless: key === undefined, isCheck: true })
+    : await scope.batches.send(scope, CHECK, body);
   return decisionOf(reply);
 }
 
-function decisionOf(reply: Reply): api.CheckReply {
+function decisionOf(reply: Reply): CheckResult {
   if (reply.status >= 400 && codeOf(reply) !== "LimitReached") throw failure(reply)!;
-  const { allowed, limits, retry_after_ms } = reply.body as api.CheckReply;
-  return { allowed, limits, retry_after_ms };
+  const { allowed, limits, retry_after_ms, "violated-policies": violated_policies = [] } = reply.body as api.CheckReply & {
+    "violated-policies"?: string[];
+  };
+  return { allowed, limits, retry_after_ms, violated_policies, headers: reply.headers };
 }
 
 /**
  * Repeats a check until it is allowed. Returns the last refusal if it cannot be allowed in time, or if time alone does not cure it:
  * wait for slots with a lease instead.
  */
-export async function wait(scope: Scope, keyValues: api.KeyValues, options: WaitOptions): Promise<api.CheckReply> {
+export async function wait(scope: Scope, keyValues: api.KeyValues, options: WaitOptions): Promise<CheckResult> {
   const { atMost, signal, ...fields } = options;
   const deadline = performance.now() + milliseconds(atMost);
   for (;;) {

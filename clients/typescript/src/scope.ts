@@ -18,6 +18,8 @@ export interface CallOptions {
   /** How long the server may wait before it answers. */
   waitMs?: number;
   signal?: AbortSignal | undefined;
+  /** The request is a check, and goes through the circuit breaker. */
+  isCheck?: boolean;
 }
 
 export interface Settings {
@@ -65,7 +67,11 @@ export class Scope implements Settings {
     const timeoutMs = this.timeoutMs + ((options.waitMs ?? 0) * 17) / 16;
     const { signal } = options;
     const safe = method === "GET" || request.key !== undefined || options.safe === true;
-    return exact(await this.transport.persist({ ...this, signal }, safe, () => this.transport.attempt(request, timeoutMs, signal)));
+    const { transport } = this;
+    const attempt = () =>
+      options.isCheck ? transport.attemptCheck(request, timeoutMs, signal) : transport.attempt(request, timeoutMs, signal);
+    const isOver = () => options.isCheck === true && transport.circuit.isOpen;
+    return exact(await transport.persist({ ...this, signal, isOver }, safe, attempt));
   }
 
   request(method: Method, path: string, { body, query, key, keyless }: CallOptions): HttpRequest {

@@ -4,8 +4,10 @@
  * The rule for repetitions: an attempt that certainly did nothing is always repeated. An attempt whose outcome is unknown is
  * repeated only if the request is `safe`: a read, or a request with a key or an id under which the server recognizes it.
  */
+import { Circuit, type BreakerOptions } from "./breaker.js";
 import { sleep } from "./duration.js";
 import { failure, Invalid, unavailability, Unavailable, type Reply } from "./errors.js";
+import { Undecided } from "./undecided.js";
 
 export interface HttpRequest {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -22,6 +24,8 @@ export interface Patience {
   readonly timeoutMs: number;
   readonly retries: number;
   readonly signal?: AbortSignal | undefined;
+  /** Whether a failed attempt must be the last one. */
+  readonly isOver?: () => boolean;
 }
 
 /** What all clients of one server share: its address, and the budget of retries. */
@@ -29,9 +33,12 @@ export class Transport {
   readonly #url: string;
   readonly #token: string | undefined;
   readonly #fetch: typeof fetch;
+  readonly circuit: Circuit;
+  readonly undecided = new Undecided();
   #budget = FULL_BUDGET;
 
-  constructor(url: string, token: string | undefined, fetcher: typeof fetch | undefined) {
+  constructor(url: string, token: string | undefined, fetcher: typeof fetch | undefined, breaker: BreakerOptions | false | undefined) {
+    this.circuit = new Circuit(breaker);
     const { protocol, username, password, href } = new URL(url);
     // `fetch` would report these as failures of the network, and show the password.
     if (!/^https?:$/.test(protocol)) throw new Invalid("the URL must begin with http:// or https://");
@@ -52,12 +59,21 @@ export class Transport {
       const text = await response.text();
       // Most answers have no long number, and need no look at every value.
       const isExact = !LONG_NUMBER.test(text);
-      return { status: response.status, body: parse(text, response), retryAfterMs: retryAfter(response), sentAt, isExact };
+      const [status, body, headers] = [response.status, parse(text, response), passedOn(response)];
+      return { status, body, retryAfterMs: retryAfter(response), sentAt, isExact, headers };
     } catch (error) {
       throw exchange.explain(error);
     } finally {
       exchange.end();
     }
+  }
+
+  /** As `attempt`, for checks. Only they go through the circuit breaker: their callers know what to do without an answer. */
+  attemptCheck(request: HttpRequest, timeoutMs: number, signal?: AbortSignal): Promise<Reply> {
+    return this.circuit.request(
+      () => this.attempt(request, timeoutMs, signal),
+      (reply) => unavailability(reply) === undefined,
+    );
   }
 
   /**
@@ -71,7 +87,7 @@ export class Transport {
       const response = await this.#send(request, exchange.signal);
       if (response.ok) return readAll(response.body!, exchange, idleMs);
       const body = parse(await response.text(), response);
-      throw failure({ status: response.status, body, retryAfterMs: retryAfter(response), sentAt, isExact: true })!;
+      throw failure({ status: response.status, body, retryAfterMs: retryAfter(response), sentAt, isExact: true, headers: {} })!;
     } catch (error) {
       exchange.end();
       throw exchange.explain(error);
@@ -103,8 +119,8 @@ export class Transport {
   }
 
   /** Whether there may be a retry number `retry` (1, 2, …). If so, it is taken from the budget. */
-  mayRetry(retry: number, { retries, timeoutMs }: Patience, retryAfterMs = 0): boolean {
-    if (retry > retries || retryAfterMs > timeoutMs || this.#budget < 1) return false;
+  mayRetry(retry: number, { retries, timeoutMs, isOver }: Patience, retryAfterMs = 0): boolean {
+    if (isOver?.() || retry > retries || retryAfterMs > timeoutMs || this.#budget < 1) return false;
     this.#budget -= 1;
     return true;
   }
@@ -214,6 +230,12 @@ function perhapsDone(last: Unavailable): Unavailable {
   const reply: Partial<Reply> = { body: last.problem, retryAfterMs: last.retryAfterMs };
   if (last.status !== undefined) reply.status = last.status;
   return new Unavailable("unknown", `${last.message} (an earlier attempt may have been executed)`, reply, { cause: last });
+}
+
+/** The headers of an answer that a service passes on to its own client. */
+function passedOn({ headers }: Response): Record<string, string> {
+  const found = ["RateLimit-Policy", "RateLimit", "Retry-After"].map((name) => [name, headers.get(name)]);
+  return Object.fromEntries(found.filter(([, value]) => value !== null));
 }
 
 function retryAfter(response: Response): number | undefined {

@@ -44,8 +44,9 @@ const about = (client: string | string[] | undefined) => (client === undefined ?
 let server: Server;
 before(async () => {
   server = await startServer();
-  const limina = new Limina(server.url, { timeout: "30s" });
+  const limina = new Limina(server.url, { timeout: "30s", breaker: false });
   await limina.rules.create({ name: 'per "client"', group_by: ["client"], limit: 2, window: { type: "sliding", per: "1d" } });
+  await limina.rules.create({ name: "rate", group_by: ["client"], limit: 60, window: { type: "bucket", per: "1h", burst: 5 } });
   await limina.rules.create({ name: "shadow", group_by: ["client"], limit: 1, shadow: true, window: { type: "sliding", per: "1d" } });
 });
 after(() => server.stop());
@@ -53,14 +54,14 @@ after(() => server.stop());
 for (const [name, serve] of Object.entries(FRAMEWORKS)) {
   describe(name, () => {
     test("lets pass with RateLimit headers, then refuses with problem+json", async () => {
-      await using app = await listen(await serve(new Limina(server.url, { timeout: "30s" }), {}));
+      await using app = await listen(await serve(new Limina(server.url, { timeout: "30s", breaker: false }), {}));
       const ask = () => fetch(app.url, { headers: { client: name } });
       const [first, second, third] = [await ask(), await ask(), await ask()];
 
       assert.equal(first.status, 200);
       assert.equal(await first.text(), "hello");
-      assert.equal(first.headers.get("RateLimit-Policy"), '"per %22client%22";q=2');
-      assert.match(first.headers.get("RateLimit")!, /^"per %22client%22";r=1;t=\d+$/);
+      assert.equal(first.headers.get("RateLimit-Policy"), '"per %22client%22";q=2;w=86400, "rate";q=60;w=3600;burst=5');
+      assert.match(first.headers.get("RateLimit")!, /^"per %22client%22";r=1;t=\d+, "rate";r=4;t=\d+$/);
       assert.match(second.headers.get("RateLimit")!, /;r=0;/);
 
       assert.equal(third.status, 429);
@@ -72,14 +73,23 @@ for (const [name, serve] of Object.entries(FRAMEWORKS)) {
     });
 
     test("takes as many hits as the option says, and none where there are no key-values", async () => {
-      await using app = await listen(await serve(new Limina(server.url, { timeout: "30s" }), { hits: () => 3 }));
+      await using app = await listen(await serve(new Limina(server.url, { timeout: "30s", breaker: false }), { hits: () => 3 }));
       assert.equal((await fetch(app.url, { headers: { client: `${name} with hits` } })).status, 429);
       const free = await fetch(app.url);
       assert.equal(free.status, 200);
       assert.equal(free.headers.get("RateLimit"), null);
     });
 
-    test("follows onUnavailable while the limiter is away", async () => {
+    test("without headers a refusal still says when to retry", async () => {
+      const options = { hits: 3, headers: false };
+      await using app = await listen(await serve(new Limina(server.url, { timeout: "30s", breaker: false }), options));
+      const refused = await fetch(app.url, { headers: { client: `${name} without headers` } });
+      assert.deepEqual([refused.status, refused.headers.get("RateLimit"), refused.headers.get("RateLimit-Policy")], [429, null, null]);
+      assert.deepEqual(((await refused.json()) as Record<string, unknown>)["violated-policies"], ["per %22client%22"]);
+    });
+
+    test("follows onUnavailable while the limiter is away", async (context) => {
+      context.mock.method(console, "warn", () => {});
       const away = new Limina("http://127.0.0.1:1");
       await using allowing = await listen(await serve(away, {}));
       assert.equal((await fetch(allowing.url, { headers: { client: "x" } })).status, 200);
@@ -92,7 +102,7 @@ for (const [name, serve] of Object.entries(FRAMEWORKS)) {
 
     test("does not hide a mistake, and does not blame the user for it", async (context) => {
       context.mock.method(console, "error", () => {});
-      const mistaken = new Limina(server.url, { namespace: "\n", timeout: "30s" });
+      const mistaken = new Limina(server.url, { namespace: "\n", timeout: "30s", breaker: false });
       await using app = await listen(await serve(mistaken, {}));
       assert.equal((await fetch(app.url, { headers: { client: "x" } })).status, 500);
     });
@@ -100,7 +110,7 @@ for (const [name, serve] of Object.entries(FRAMEWORKS)) {
 }
 
 test("express and fastify: a request that somebody else has answered meanwhile is left alone", async () => {
-  const limina = new Limina(server.url, { timeout: "30s" });
+  const limina = new Limina(server.url, { timeout: "30s", breaker: false });
   const touched: string[] = [];
   const touch = (what: string) => () => touched.push(what);
   await new Promise<void>((resolve) => {
@@ -122,7 +132,7 @@ test("express and fastify: a request that somebody else has answered meanwhile i
 });
 
 test("hono: a handler's own Response has the headers, and an inner limiter's stay", async () => {
-  const limina = new Limina(server.url, { timeout: "30s" });
+  const limina = new Limina(server.url, { timeout: "30s", breaker: false });
   const app = new Hono();
   app.use(forHono.limit(limina, { keyValues: () => ({ client: "hono, outer" }) }));
   app.use("/inner", forHono.limit(limina, { keyValues: () => ({ client: "hono, inner" }), hits: 2 }));

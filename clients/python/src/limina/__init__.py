@@ -5,8 +5,10 @@
 
 from ._async.client import AsyncLimina
 from ._async.guards import AsyncDecisionGuard, AsyncLeaseGuard, AsyncLockGuard
+from ._breaker import Breaker
 from ._sync.client import Limina
 from ._sync.guards import DecisionGuard, LeaseGuard, LockGuard
+from ._undecided import Undecided
 from ._wire import KeyValues
 from .errors import (
     Conflict,
@@ -42,6 +44,7 @@ __all__ = [
     "AsyncLeaseGuard",
     "AsyncLimina",
     "AsyncLockGuard",
+    "Breaker",
     "Change",
     "Check",
     "Conflict",
@@ -67,6 +70,7 @@ __all__ = [
     "Rule",
     "Unauthorized",
     "Unavailable",
+    "Undecided",
     "Window",
     "bucket",
     "fixed",

@@ -151,7 +151,7 @@ class Keeper:
 
     def __init__(self, config: Config, tls: ssl.SSLContext | None) -> None:
         self._timeout = config.timeout
-        self._transport = Transport(config, tls)
+        self._transport = Transport(config, tls, None)
         self._begin()
         _fork.watch(self)
 

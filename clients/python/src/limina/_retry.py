@@ -49,6 +49,10 @@ class Retries:
         self.made = 0
         """How many retries were begun."""
 
+    def stop(self) -> None:
+        """There are no more attempts after the one that failed."""
+        self._retries = 0
+
     def pause(self, error: Unavailable) -> float:
         """The seconds to sleep before the next attempt. Raises the error if there must be none."""
         if error.done == "unknown":

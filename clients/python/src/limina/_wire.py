@@ -78,6 +78,8 @@ class Request:
     refusal_is_value: bool = False
     gone_is_success: bool = False
     """404 in a retry means that the lost attempt has deleted it."""
+    is_check: bool = False
+    """It asks for a check, or for several. Only such requests go through the circuit breaker."""
     secret_query: bool = False
     """The query of the path must not appear in logs."""
 
@@ -96,6 +98,8 @@ class Reply:
     body: bytes | msgspec.Raw
     sent_at: float = 0.0
     """The time before the request left: what the server granted is not older than that."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """The headers that a service passes on to its own client. Empty for an item of a batch."""
 
     def read(self, kind: type[T]) -> T:
         return decode(self.body, kind)

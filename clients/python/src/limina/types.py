@@ -8,8 +8,10 @@ Fields that a newer server adds are ignored.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Generic, Literal, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from ._clock import Seconds, milliseconds
@@ -28,6 +30,12 @@ class Page(Struct, Generic[Item], frozen=True):
 
 class Decision(CheckReply, frozen=True, kw_only=True):
     """The answer to a check. A refusal is a value: look at `allowed`."""
+
+    violated_policies: list[str] = msgspec.field(name="violated-policies", default_factory=list)
+    """The limits that refuse, by their names in the header `RateLimit-Policy`."""
+    headers: Mapping[str, str] = {}
+    """`ratelimit-policy`, `ratelimit` and `retry-after` as the server sent them: for a service to pass on to its own client. Empty
+    if the check travelled with others."""
 
     @property
     def retry_after(self) -> float | None:

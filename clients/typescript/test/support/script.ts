@@ -43,6 +43,8 @@ class Player {
     const url = closed_port ? await closedPort() : proxy.url;
     const client = new Limina(url, {
       namespace,
+      // The scripts test retries, also of a server that is slow or fails often.
+      breaker: false,
       ...(timeout_ms !== undefined && { timeout: timeout_ms }),
       ...(retries !== undefined && { retries }),
       ...(token !== undefined && { token }),

@@ -8,9 +8,13 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from msgspec.structs import replace
+
 from .._bodies import holds_of
+from .._breaker import Breaker
 from .._clock import Seconds, milliseconds, now, seconds
 from .._keeper import Keeper
+from .._undecided import Undecided
 from .._wire import Config, KeyValues, Request, clean_token, clean_url, encode, fields
 from ..types import Check, Decision, Event, Hold, Lock, LockMode
 from .decisions import AsyncDecisions
@@ -27,7 +31,8 @@ from .transport import AsyncTransport
 class AsyncLimina:
     """A client of Limina. Make one and share it: it may be used from everywhere in the program, and after a fork.
 
-    `timeout` is for one attempt, in seconds. `retries` is how often a call is sent again where that is safe.
+    `timeout` is for one attempt, in seconds. `retries` is how often a call is sent again where that is safe. `breaker` is for
+    checks: if they get no answer, the client stops asking for a second, and fails them at once; `None` switches this off.
     """
 
     def __init__(
@@ -38,10 +43,11 @@ class AsyncLimina:
         namespace: str = "default",
         timeout: Seconds = 2.0,
         retries: int = 2,
+        breaker: Breaker | None = Breaker(),  # noqa: B008 (it cannot be changed)
         tls: ssl.SSLContext | None = None,
     ) -> None:
         config = Config(clean_url(url), clean_token(token), seconds(timeout), retries)
-        self._set(AsyncNamespace(namespace, AsyncTransport(config, tls), Keeper(config, tls)))
+        self._set(AsyncNamespace(namespace, AsyncTransport(config, tls, breaker), Keeper(config, tls)))
 
     def _set(self, namespace: AsyncNamespace) -> None:
         self._namespace = namespace
@@ -57,6 +63,11 @@ class AsyncLimina:
     @property
     def namespace(self) -> str:
         return self._namespace.name
+
+    @property
+    def undecided(self) -> Undecided:
+        """How many requests the middleware of this client passed or refused without a decision."""
+        return self._namespace.transport.undecided
 
     def with_namespace(self, name: str) -> AsyncLimina:
         """The same client for another namespace. It shares the connections, and closing one closes both."""
@@ -80,12 +91,13 @@ class AsyncLimina:
         report: bool = False,
         dry_run: bool = False,
         idempotency_key: str | None = None,
+        alone: bool = False,
     ) -> Decision:
         """Takes `hits` from every limit that applies, or from none. A refusal is a value: look at `allowed`.
 
         Checks that are called at the same time travel together. A lost answer raises `Unavailable` with `done = "unknown"` and
         is not asked for again, because a repeat would count again. With an `idempotency_key` it is, and the check travels alone and
-        waits for the disk.
+        waits for the disk. A check that is sent `alone` travels with no other; its decision has the `headers` of the answer.
         """
         body: dict[str, Any] = {"key_values": key_values}
         if hits != 1:
@@ -94,13 +106,15 @@ class AsyncLimina:
             if given:
                 body[name] = True
         item = encode(body)
-        if idempotency_key is None:
+        if idempotency_key is None and not alone:
             reply = await self._namespace.transport.call_in_batch("check", self.namespace, item)
         else:
             target = self._namespace.path("limiter/check")
-            request = Request("POST", target, item, idempotency_key, repeatable=True, refusal_is_value=True)
+            repeatable = idempotency_key is not None
+            request = Request("POST", target, item, idempotency_key, repeatable=repeatable, refusal_is_value=True, is_check=True)
             reply = await self._namespace.transport.call(request)
-        return reply.read(Decision)
+        decision = reply.read(Decision)
+        return replace(decision, headers=reply.headers) if reply.headers else decision
 
     async def wait(self, key_values: KeyValues, hits: int = 1, *, at_most: Seconds, require_match: bool = False) -> Decision:
         """Checks until it is allowed, sleeping for as long as the server says, with some jitter. Returns the refusal if it would
@@ -155,7 +169,7 @@ class AsyncLimina:
 
     def decide(
         self,
-        operation_id: str,
+        operation_id: str | None = None,
         *,
         checks: Sequence[Check] = (),
         holds: Mapping[str, int] | Sequence[Hold] = (),
@@ -173,6 +187,9 @@ class AsyncLimina:
 
         Commit it within the block, at the actual amounts. Leaving the block without a commit rolls it back. Without `heartbeats`
         the decision is not kept alive: choose a `ttl` that is long enough.
+
+        Give an `operation_id` if the decision must be found again after a crash, or repeated by another process. Otherwise the
+        client makes one: it is the `operation_id` of the guard.
         """
         body = fields(
             operation_id=operation_id,

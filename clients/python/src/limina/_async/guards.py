@@ -167,14 +167,24 @@ async def acquire_lease(namespace: AsyncNamespace, body: dict[str, Any], ttl: fl
 
 
 async def decide(namespace: AsyncNamespace, body: dict[str, Any], ttl: float, wait: float, heartbeats: bool) -> AsyncDecisionGuard:
-    reply = await _ask(namespace, namespace.path("decisions"), body, wait)
-    status = reply.read(DecisionStatus)
-    beat = namespace.path("decisions/{}/heartbeat", status.operation_id)
-    target = namespace.path("decisions/{}/rollback", status.operation_id)
-    rollback = Request("POST", target, b"{}", new_key(), repeatable=True)
+    own_id = "operation_id" not in body
+    operation_id = body.setdefault("operation_id", new_key())
+    try:
+        reply = await _ask(namespace, namespace.path("decisions"), body, wait)
+    except BaseException as error:
+        perhaps_decided = error.done == "unknown" if isinstance(error, Unavailable) else not isinstance(error, LiminaError)
+        if own_id and perhaps_decided:  # Nobody else knows its id, so nobody else can end it.
+            namespace.keeper.give_back(_rollback(namespace, operation_id))
+        raise
+    beat = namespace.path("decisions/{}/heartbeat", operation_id)
+    rollback = _rollback(namespace, operation_id)
     grant = Grant(namespace.keeper, reply, ttl=ttl, path=beat, body=b"{}", release=rollback)
-    guard = AsyncDecisionGuard(namespace, grant, status)
+    guard = AsyncDecisionGuard(namespace, grant, reply.read(DecisionStatus))
     return await _kept(guard, grant) if heartbeats else guard
+
+
+def _rollback(namespace: AsyncNamespace, operation_id: str) -> Request:
+    return Request("POST", namespace.path("decisions/{}/rollback", operation_id), b"{}", new_key(), repeatable=True)
 
 
 def _session_grant(

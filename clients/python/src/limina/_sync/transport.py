@@ -16,8 +16,10 @@ from typing import NoReturn
 import httpcore2  # noqa: F401
 import httpx2
 
+from .._breaker import Breaker, Circuit
 from .._clock import now
 from .._retry import Budget
+from .._undecided import Undecided
 from .._wire import Config, Reply, Request, check_reply, join_batch, new_key, path, split_batch
 from ..errors import Invalid, LiminaError, Unavailable
 from .io import Batcher, Local, sleep
@@ -31,6 +33,8 @@ BATCHED = {
 # An item of a batch has no key of its own, so it is not repeated after an unknown outcome.
 CHECK = Request("POST", "", refusal_is_value=True)
 OTHER = Request("POST", "")
+# The headers of an answer that a service passes on to its own client.
+PASSED_ON = ("ratelimit-policy", "ratelimit", "retry-after")
 # The server sends a comment every 15 seconds on a quiet stream.
 LONGEST_SILENCE = 45.0
 
@@ -54,9 +58,11 @@ class _Connections:
 class Transport:
     """Shared by all namespaces of a client."""
 
-    def __init__(self, config: Config, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, config: Config, tls: ssl.SSLContext | None, breaker: Breaker | None) -> None:
         self.config = config
         self.budget = Budget()
+        self.circuit = Circuit(breaker)
+        self.undecided = Undecided()
         self._connections = Local(lambda: _Connections(config, tls))
 
     def with_retries(self, retries: int) -> Transport:
@@ -72,21 +78,29 @@ class Transport:
             try:
                 return self.attempt(request, retried=retries.made > 0)
             except Unavailable as error:
+                if request.is_check and self.circuit.is_open:
+                    retries.stop()
                 sleep(retries.pause(error))
 
     def attempt(self, request: Request, *, retried: bool = False) -> Reply:
-        """Sends a request once."""
+        """Sends a request once. Only checks go through the circuit breaker: their callers know what to do without an answer."""
+        if not request.is_check:
+            return self._attempt(request, retried=retried)
+        with self.circuit.request():
+            return self._attempt(request, retried=retried)
+
+    def _attempt(self, request: Request, *, retried: bool) -> Reply:
         timeout = request.timeout or self.config.timeout
-        headers = {} if request.key is None else {"idempotency-key": request.key}
+        sent_headers = {} if request.key is None else {"idempotency-key": request.key}
         if request.body is not None:
-            headers["content-type"] = "application/json"
+            sent_headers["content-type"] = "application/json"
         http = self._connections.get().http
         sent_at = now()
         built = http.build_request(
             request.method,
             request.path,
             content=request.body,
-            headers=headers,
+            headers=sent_headers,
             timeout=httpx2.Timeout(timeout, read=timeout + request.longest_wait),
         )
         if request.secret_query:
@@ -97,7 +111,8 @@ class Transport:
             response = http.send(built)
         except httpx2.TransportError as error:
             raise_failure(error)
-        reply = Reply(response.status_code, response.content, sent_at)
+        headers = {name: response.headers[name] for name in PASSED_ON if name in response.headers} if request.is_check else {}
+        reply = Reply(response.status_code, response.content, sent_at, headers)
         try:
             reply = check_reply(request, reply, response.headers.get("retry-after"), retried=retried)
         except Unavailable:
@@ -110,6 +125,9 @@ class Transport:
 
     def call_in_batch(self, kind: str, namespace: str, item: bytes) -> Reply:
         """Sends a check, a hold or a commit: alone, or together with others that are called at the same time."""
+        if kind == "check":
+            # Here too, because a check must not queue behind a request that hangs.
+            self.circuit.refuse_if_open()
         batchers = self._connections.get().batchers
         key = (kind, namespace, self.config.retries)
         batcher = batchers.get(key)
@@ -128,6 +146,8 @@ class Transport:
             try:
                 return check_reply(an_item, reply, None, retried=False)
             except Unavailable as error:
+                if kind == "check" and self.circuit.is_open:
+                    retries.stop()
                 sleep(retries.pause(error))
 
     def _send_batch(self, kind: str, namespace: str, items: list[bytes]) -> list[Reply | LiminaError]:
@@ -166,10 +186,11 @@ class Transport:
 def batch_request(kind: str, namespace: str, items: list[bytes]) -> Request:
     """The request that carries these items."""
     single, batch, name = batch_paths(kind, namespace)
-    key = None if kind == "check" else new_key()
+    is_check = kind == "check"
+    key = None if is_check else new_key()
     if len(items) == 1:
-        return Request("POST", single, items[0], key, repeatable=key is not None, refusal_is_value=kind == "check")
-    return Request("POST", batch, join_batch(name, items), key, repeatable=key is not None)
+        return Request("POST", single, items[0], key, repeatable=not is_check, refusal_is_value=is_check, is_check=is_check)
+    return Request("POST", batch, join_batch(name, items), key, repeatable=not is_check, is_check=is_check)
 
 
 @functools.lru_cache(1024)
