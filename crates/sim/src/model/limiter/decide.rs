@@ -3,10 +3,9 @@
 
 use super::{
     GroupKey, Lease, Limiter,
-    groups::remaining,
     rules::{Override, Rule},
     select,
-    window::{History, NEVER, Range, Reading, Shape},
+    window::{History, NEVER, Range, Reading, Shape, remaining},
 };
 use crate::model::{Done, Order, expect};
 use limina_engine::{

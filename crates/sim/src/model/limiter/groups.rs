@@ -2,7 +2,7 @@
 
 use super::{
     GroupKey, Limiter,
-    window::{NEVER, Reading},
+    window::{NEVER, Reading, remaining},
 };
 use limina_engine::{
     KeyValues, Listed, Name, Page,
@@ -81,14 +81,6 @@ impl Group {
 
     fn must_be_shown(&self, above: Option<Usage>) -> bool {
         self.reading.used.0 > 0 && is_above(self.reading.used.0, self.limit, above)
-    }
-}
-
-/// What is left of a limit.
-pub(in crate::model) fn remaining(limit: Limit, used: u64) -> Option<u64> {
-    match limit {
-        Limit::Unlimited => None,
-        Limit::AtMost(limit) => Some(limit - used.min(limit)),
     }
 }
 

@@ -18,7 +18,7 @@ use limina_engine::{
 use rules::Rule;
 use std::collections::BTreeMap;
 use window::History;
-pub(super) use {groups::remaining, rules::shown_rule};
+pub(super) use {rules::shown_rule, window::remaining};
 
 type Answer = Result<Reply, Refusal>;
 

@@ -8,6 +8,14 @@ const MOST_EXACT: usize = 64;
 /// Means "never" in computations of the earliest time.
 pub(in crate::model) const NEVER: u64 = u64::MAX;
 
+/// What is left of a limit.
+pub(in crate::model) fn remaining(limit: Limit, used: u64) -> Option<u64> {
+    match limit {
+        Limit::Unlimited => None,
+        Limit::AtMost(limit) => Some(limit - used.min(limit)),
+    }
+}
+
 /// Everything that happened to one window.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(in crate::model) struct History(Vec<Event>);
