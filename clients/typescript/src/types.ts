@@ -35,7 +35,7 @@ export interface ChangedRule {
   /** The name of the rule. */
   rule: string;
   /** The fields that change: those of a rule, `overrides`, and `managed_by` for a rule that belonged to no set. */
-  fields: string[];
+  fields: RuleField[];
   /** Whether what the rule has counted is forgotten: its window has another type or length, or it groups by other keys. */
   starts_empty: boolean;
 }
@@ -93,6 +93,9 @@ export interface CommitDecision {
    */
   record?: boolean;
 }
+
+/** The code with which a PUT of a rule set is refused. */
+export type ConflictCode = "RuleManagedBySet" | "OverridesConflict" | "OverrideAlreadyExists";
 
 /** At most 64 entries, keys of 1–256 bytes, values of up to 1,024 bytes. */
 export type Context = Record<string, string>;
@@ -598,7 +601,7 @@ export interface Lock {
   ttl_ms: number;
   /** A number that grows with every grant of the namespace. */
   fencing_token: number;
-  /** The number of requests that wait for any of these locks. */
+  /** The number of requests that wait for any of these locks. Above a few thousand, it is the length of the longest queue. */
   waiting: number;
 }
 
@@ -947,6 +950,9 @@ export interface Rule {
   created_position: number;
 }
 
+/** A field of a rule. */
+export type RuleField = "group_by" | "selection" | "limit" | "window" | "shadow" | "durability" | "description" | "overrides" | "managed_by";
+
 /** A rule that applies, with its group and those of its overrides that apply. */
 export interface RuleMatch {
   /** The name, unique within the namespace. */
@@ -1050,8 +1056,8 @@ export type Selection = Record<string, KeyValue | Tests>;
 export interface SetConflict {
   /** The name of the rule. */
   rule: string;
-  /** The code with which the PUT is refused: `RuleManagedBySet`, `OverridesConflict` or `OverrideAlreadyExists`. */
-  code: string;
+  /** The code with which the PUT is refused. */
+  code: ConflictCode;
   /** For `RuleManagedBySet`: the set that the rule belongs to; otherwise `null`. */
   managed_by: string | null;
   /** For the other codes: the client's override that is in the way; otherwise `null`. */

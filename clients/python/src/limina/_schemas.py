@@ -16,7 +16,7 @@ class ChangedRule(Struct, frozen=True, kw_only=True):
 
     rule: str
     """The name of the rule."""
-    fields: list[str] = []
+    fields: list[RuleField] = []
     """The fields that change: those of a rule, `overrides`, and `managed_by` for a rule that belonged to no set."""
     starts_empty: bool
     """Whether what the rule has counted is forgotten: its window has another type or length, or it groups by other keys."""
@@ -489,7 +489,7 @@ class LockStatus(Struct, frozen=True, kw_only=True):
     fencing_token: int
     """A number that grows with every grant of the namespace."""
     waiting: int
-    """The number of requests that wait for any of these locks."""
+    """The number of requests that wait for any of these locks. Above a few thousand, it is the length of the longest queue."""
 
 
 class MatchReply(Struct, frozen=True, kw_only=True):
@@ -725,8 +725,8 @@ class SetConflict(Struct, frozen=True, kw_only=True):
 
     rule: str
     """The name of the rule."""
-    code: str
-    """The code with which the PUT is refused: `RuleManagedBySet`, `OverridesConflict` or `OverrideAlreadyExists`."""
+    code: ConflictCode
+    """The code with which the PUT is refused."""
     managed_by: str | None = None
     """For `RuleManagedBySet`: the set that the rule belongs to; otherwise `null`."""
     override: str | None = None
@@ -852,6 +852,9 @@ class WindowStatus(Struct, frozen=True, kw_only=True):
     """The most that a bucket can contain; `null` for the limit, and for the other types."""
 
 
+ConflictCode = Literal["RuleManagedBySet", "OverridesConflict", "OverrideAlreadyExists"]
+"""The code with which a PUT of a rule set is refused."""
+
 Context = Mapping[str, str]
 """At most 64 entries, keys of 1–256 bytes, values of up to 1,024 bytes."""
 
@@ -876,6 +879,9 @@ Message = SubmittedEvent | InvalidatedEvent | PublishedEvent | KeyFrame
 OperationState = Literal["held", "committed", "rolled_back"]
 """The state of a hold, or of an operation as a whole."""
 
+RuleField = Literal["group_by", "selection", "limit", "window", "shadow", "durability", "description", "overrides", "managed_by"]
+"""A field of a rule."""
+
 SetOverrides = Literal["closed", "open"]
 """Whether clients may make overrides of the rules of a set."""
 
@@ -895,6 +901,7 @@ __all__ = [
     "ChangedRule",
     "Check",
     "CheckReply",
+    "ConflictCode",
     "Context",
     "Counter",
     "CounterReply",
@@ -936,6 +943,7 @@ __all__ = [
     "OverrideStatus",
     "PublishedEvent",
     "Rule",
+    "RuleField",
     "RuleMatch",
     "RuleSet",
     "RuleSetChanges",
