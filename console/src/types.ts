@@ -10,6 +10,8 @@ export interface AuditRecord {
   namespace: string;
   /** The position of the change. For the deletion of a namespace, that of the last change before it. */
   position: number;
+  /** The id of the request, which its answer had as `X-Request-Id`. `null` for what the server does itself. */
+  request_id: string | null;
   /** What was done, such as `put_rule` or `force_release_lock`. */
   action: string;
   /** With what: a name or id; `RULE/OVERRIDE` for an override; the key-values of a counter as JSON. */
