@@ -251,7 +251,7 @@ fn an_export_can_be_imported_with_another_number_of_shards() {
         let said = ends(&moved("import", &data, &["--shards", shards], &file), 0);
         says(&said, &["limina: importing", "limina: imported 4 namespaces, "]);
         let loads = match shards {
-            1 => "1 shard loads: 4 namespaces".to_owned(),
+            "1" => "1 shard loads: 4 namespaces".to_owned(),
             _ => format!("{shards} shards load: 4 namespaces"),
         };
         says(&ends(&verify(&data), 0), &["is sound", &loads]);
