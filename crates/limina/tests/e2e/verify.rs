@@ -133,7 +133,7 @@ fn a_directory_is_sound_after_a_crash() {
         server.ledger().hold(&format!("operation-{n}"), &[("a", 1)]).ok();
     }
     server.kill();
-    says(&ends(&verify(server.data()), 0), &["is sound", "1 ledger limits"]);
+    says(&ends(&verify(server.data()), 0), &["is sound", "1 ledger limit"]);
 }
 
 /// Another format is not reported as damage. Parts that do not belong together are refused with the server's message.
