@@ -103,13 +103,20 @@ struct Item {
 
 /// Sends an item, alone or with others. Returns its own answer.
 pub(crate) async fn send(scope: &Scope, kind: Kind, item: Bytes) -> Result<Answer> {
+    let circuit = &scope.transport.circuit;
+    let is_check = kind == Kind::Check;
+    if is_check {
+        // Here too, because a check must not queue behind a request that hangs.
+        circuit.refuse_if_open(Instant::now())?;
+    }
     let mut retry = 0;
     loop {
         let answer = send_once(scope, kind, item.clone()).await?;
         retry += 1;
         // Requests repeat themselves. An item that failed inside a batch that was answered is repeated here.
         let nothing_done = answer.unavailability() == Some(Done::No);
-        if !nothing_done || !scope.transport.may_retry(scope, retry, answer.retry_after) {
+        let ends = is_check && circuit.is_open();
+        if !nothing_done || ends || !scope.transport.may_retry(scope, retry, answer.retry_after) {
             return Ok(answer);
         }
         tokio::time::sleep(pause(retry, answer.retry_after)).await;
@@ -348,7 +355,7 @@ async fn exchange(
         }
         result
     };
-    scope.transport.persist(scope, kind.keyed(), attempt).await
+    scope.transport.persist(scope, (kind.keyed(), kind == Kind::Check), attempt).await
 }
 
 /// Counts a request as in flight for as long as this lives. When it ends, the calls that have gathered are sent.
@@ -402,6 +409,7 @@ fn request(scope: &Scope, kind: Kind, items: &[Item]) -> Result<Request> {
         key: if kind.keyed() { Some(random_id()?) } else { None },
         last_event_id: None,
         text: false,
+        is_check: kind == Kind::Check,
     })
 }
 

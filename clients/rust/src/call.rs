@@ -33,6 +33,7 @@ pub struct Call {
     safe: bool,
     wait: Duration,
     text: bool,
+    is_check: bool,
 }
 
 enum Key {
@@ -102,6 +103,7 @@ impl Call {
             key: Key::Automatic,
             wait: Duration::ZERO,
             text: false,
+            is_check: false,
         }
     }
 
@@ -116,6 +118,12 @@ impl Call {
         self
     }
 
+    /// The request goes through the circuit breaker.
+    pub(crate) fn for_check(mut self) -> Call {
+        self.is_check = true;
+        self
+    }
+
     /// As [`Call::send`], except that an error other than `Unavailable` is returned as an answer.
     pub(crate) async fn ask(self) -> Result<Answer> {
         // The server's clock may run slower than this one, by a twentieth at most.
@@ -123,7 +131,7 @@ impl Call {
         let request = self.request()?;
         let safe = self.safe || request.key.is_some();
         let transport = &self.scope.transport;
-        transport.persist(&self.scope, safe, |_| transport.attempt(&request, timeout)).await
+        transport.persist(&self.scope, (safe, self.is_check), |_| transport.attempt(&request, timeout)).await
     }
 
     /// One attempt, without retries.
@@ -144,6 +152,7 @@ impl Call {
             key,
             last_event_id: None,
             text: self.text,
+            is_check: self.is_check,
         })
     }
 }

@@ -1,9 +1,10 @@
 //! The client: one object for a server and a namespace.
 
 use crate::{
-    Call, Check, Counters, Decide, Decisions, Events, Lease, Leases, Ledger, Lock, Locks, Overrides, Pages,
-    Refusals, RuleSets, Rules, Server, Wait,
+    Breaker, Call, Check, Counters, Decide, Decisions, Events, Lease, Leases, Ledger, Lock, Locks, Overrides,
+    Pages, Refusals, RuleSets, Rules, Server, Wait,
     batch::Queues,
+    breaker::Circuit,
     error::{Error, Result},
     transport::{Budget, FOREVER, Scope, Transport},
     types::{AuditRecord, Keys, Namespace},
@@ -25,6 +26,7 @@ pub struct Builder {
     namespace: String,
     timeout: Duration,
     retries: u32,
+    breaker: Option<Breaker>,
     http: Option<reqwest::Client>,
     #[cfg(feature = "tls")]
     tls: crate::tls::Settings,
@@ -52,6 +54,12 @@ impl Builder {
     /// How often a failed request is repeated, where that is safe. Default: 2.
     pub fn retries(mut self, retries: u32) -> Builder {
         self.retries = retries;
+        self
+    }
+
+    /// For checks: if they get no answer, the client stops asking for a second, and fails them at once. `None` switches this off.
+    pub fn breaker(mut self, breaker: impl Into<Option<Breaker>>) -> Builder {
+        self.breaker = breaker.into();
         self
     }
 
@@ -119,6 +127,9 @@ impl Builder {
             token: token.transpose()?,
             budget: Budget::full(),
             queues: Queues::default(),
+            circuit: Circuit::new(self.breaker),
+            #[cfg(feature = "tower")]
+            undecided: crate::Undecided::default(),
         };
         Ok(Limina {
             scope: Scope {
@@ -153,10 +164,17 @@ impl Limina {
             namespace: "default".to_owned(),
             timeout: Duration::from_secs(2),
             retries: 2,
+            breaker: Some(Breaker::default()),
             http: None,
             #[cfg(feature = "tls")]
             tls: crate::tls::Settings::default(),
         }
+    }
+
+    /// How many requests the tower layers of this client passed or refused without a decision.
+    #[cfg(feature = "tower")]
+    pub fn undecided(&self) -> &crate::Undecided {
+        &self.scope.transport.undecided
     }
 
     /// The same client in another namespace.

@@ -240,7 +240,7 @@ impl Keeper {
             retried = retry > 0;
             transport.attempt(&request, self.scope.timeout)
         };
-        match transport.persist(&self.scope, true, attempt).await?.success() {
+        match transport.persist(&self.scope, (true, false), attempt).await?.success() {
             Err(Error::NotFound(_)) if retried => Ok(()),
             result => result.map(drop),
         }

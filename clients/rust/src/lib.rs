@@ -33,6 +33,7 @@
 
 mod batch;
 mod body;
+mod breaker;
 mod call;
 mod client;
 mod decisions;
@@ -54,7 +55,10 @@ pub mod types;
 
 #[cfg(feature = "tower")]
 pub mod tower;
+#[cfg(feature = "tower")]
+mod undecided;
 
+pub use breaker::Breaker;
 pub use call::Call;
 pub use client::{Builder, Limina};
 pub use decisions::{Commit, Decide, DecisionGuard, Decisions};
@@ -71,6 +75,8 @@ pub use rules::{Overrides, RuleSets, Rules};
 pub use server::Server;
 pub use tokio_util::sync::CancellationToken;
 pub use types::{KeyValue, KeyValues, Keys};
+#[cfg(feature = "tower")]
+pub use undecided::Undecided;
 
 /// Key-values of any types: `key_values! {"tenant": "acme", "attempt": 3, "beta": true}`.
 ///

@@ -26,6 +26,7 @@ pub struct Check {
     json: Vec<u8>,
     options: CheckOptions,
     key: Option<String>,
+    alone: bool,
 }
 
 /// The fields of a check beside its key-values.
@@ -43,7 +44,7 @@ impl Check {
         json.extend_from_slice(b"{\"key_values\":");
         // Key-values are strings, numbers and booleans, so this cannot fail.
         let _written = serde_json::to_writer(&mut json, &key_values.into());
-        Check { scope: scope.clone(), json, options: CheckOptions::default(), key: None }
+        Check { scope: scope.clone(), json, options: CheckOptions::default(), key: None, alone: false }
     }
 
     /// How much to take. 0 takes nothing and only reports. Default: 1.
@@ -76,15 +77,24 @@ impl Check {
         self
     }
 
+    /// Sends the check without others. Its reply has the [`headers`](Reply::headers) of the answer.
+    pub fn alone(mut self) -> Check {
+        self.alone = true;
+        self
+    }
+
     async fn decide(mut self) -> Result<Reply<CheckReply>> {
         let body = self.options.complete(mem::take(&mut self.json));
-        let answer = match self.key {
-            // Boxed, so that the future of a check without a key is small.
-            Some(key) => {
-                Box::pin(self.scope.post(Kind::Check.path()).with_json(body).idempotency_key(key).ask())
-                    .await?
-            }
-            None => batch::send(&self.scope, Kind::Check, body).await?,
+        let answer = if self.alone || self.key.is_some() {
+            let call = self.scope.post(Kind::Check.path()).with_json(body).for_check();
+            let call = match self.key {
+                Some(key) => call.idempotency_key(key),
+                None => call.without_key(),
+            };
+            // Boxed, so that the future of a check that travels with others is small.
+            Box::pin(call.ask()).await?
+        } else {
+            batch::send(&self.scope, Kind::Check, body).await?
         };
         // The problem document of a refused check has the fields of a reply.
         if answer.code() == "LimitReached" { answer.parse() } else { answer.reply() }

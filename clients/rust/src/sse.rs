@@ -42,7 +42,7 @@ impl EventStream {
                         let json = Bytes::from(data);
                         let message =
                             serde_json::from_slice(&json).map_err(|error| Error::unreadable(200, error))?;
-                        return Ok(Reply::new(message, json));
+                        return Ok(Reply::new(message, json, Vec::new()));
                     }
                     Ok(None) => None,
                     Err(error) => Some(error),
@@ -77,7 +77,15 @@ impl EventStream {
 
     async fn open(&self, last_event_id: Option<u64>) -> Result<Connection> {
         let url = self.scope.url(&self.path, &[])?;
-        let request = Request { method: Method::GET, url, body: None, key: None, last_event_id, text: false };
+        let request = Request {
+            method: Method::GET,
+            url,
+            body: None,
+            key: None,
+            last_event_id,
+            text: false,
+            is_check: false,
+        };
         let response = self.scope.transport.open(&request, self.scope.timeout).await?;
         Ok(Connection { response, parser: Parser::default() })
     }

@@ -14,12 +14,12 @@
 //! ```
 
 use crate::{
-    Error, Limina,
-    types::{CheckReply, Keys, LimitOfRule, LimitStatus},
+    Error, Limina, Reply,
+    types::{CheckReply, Keys},
 };
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{
     mem,
@@ -40,6 +40,9 @@ pub enum OnUnavailable {
 
 /// Asks the limiter about each request, and answers 429 in place of the service where a limit refuses.
 ///
+/// Responses have the `RateLimit-Policy` and `RateLimit` of the limiter. Requests without a decision are counted in
+/// [`Limina::undecided`], and the log gets one warning a minute.
+///
 /// The limiter is asked once, without retries: a request that waits for retries costs its user more than [`OnUnavailable`] does.
 /// If the limiter refuses to be asked, because of a wrong token or wrong key-values, the request is answered with 500, so that the
 /// mistake does not switch the limits off. That response has the [`Error`] as an extension.
@@ -47,7 +50,11 @@ pub struct LimitLayer<F> {
     client: Limina,
     key_values: Arc<F>,
     on_unavailable: OnUnavailable,
+    headers: bool,
+    on_undecided: Option<Callback>,
 }
+
+type Callback = Arc<dyn Fn(&Error) + Send + Sync>;
 
 impl<F> LimitLayer<F> {
     /// `key_values` says what a request is about, for the rules to match. `None`: the request is not limited.
@@ -56,12 +63,31 @@ impl<F> LimitLayer<F> {
         F: Fn(&Request<B>) -> Option<Keys>,
     {
         let client = client.with_retries(0);
-        LimitLayer { client, key_values: Arc::new(key_values), on_unavailable: OnUnavailable::Allow }
+        LimitLayer {
+            client,
+            key_values: Arc::new(key_values),
+            on_unavailable: OnUnavailable::Allow,
+            headers: true,
+            on_undecided: None,
+        }
     }
 
     /// What happens to requests while the limiter cannot be asked. Default: they pass.
     pub fn on_unavailable(mut self, on_unavailable: OnUnavailable) -> LimitLayer<F> {
         self.on_unavailable = on_unavailable;
+        self
+    }
+
+    /// Whether responses have `RateLimit-Policy` and `RateLimit`. Default: true. The server sends them only with a single check, so
+    /// with `false` the checks of concurrent requests travel together.
+    pub fn headers(mut self, headers: bool) -> LimitLayer<F> {
+        self.headers = headers;
+        self
+    }
+
+    /// Called for each request without a decision.
+    pub fn on_undecided(mut self, callback: impl Fn(&Error) + Send + Sync + 'static) -> LimitLayer<F> {
+        self.on_undecided = Some(Arc::new(callback));
         self
     }
 }
@@ -72,6 +98,8 @@ impl<F> Clone for LimitLayer<F> {
             client: self.client.clone(),
             key_values: self.key_values.clone(),
             on_unavailable: self.on_unavailable,
+            headers: self.headers,
+            on_undecided: self.on_undecided.clone(),
         }
     }
 }
@@ -116,17 +144,29 @@ where
         // The service that was polled ready is the one to call; its clone takes its place.
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
-        let check = (self.layer.key_values)(&request).map(|key_values| self.layer.client.check(key_values));
-        let on_unavailable = self.layer.on_unavailable;
+        let layer = &self.layer;
+        let with_headers = layer.headers;
+        let check = (layer.key_values)(&request).map(|key_values| {
+            let check = layer.client.check(key_values);
+            if with_headers { check.alone() } else { check }
+        });
+        let (client, on_unavailable) = (layer.client.clone(), layer.on_unavailable);
+        let on_undecided = layer.on_undecided.clone();
         Box::pin(async move {
             let Some(check) = check else { return inner.call(request).await };
             let headers = match check.await {
-                Ok(decision) if decision.allowed => rate_limit_headers(&decision),
-                Ok(decision) => return Ok(limit_reached(&decision)),
-                Err(Error::Unavailable { failure, .. }) => match on_unavailable {
-                    OnUnavailable::Allow => HeaderMap::new(),
-                    OnUnavailable::Refuse => return Ok(unavailable(failure.retry_after)),
-                },
+                Ok(decision) if decision.allowed => headers(&decision, with_headers),
+                Ok(decision) => return Ok(limit_reached(&decision, with_headers)),
+                Err(error @ Error::Unavailable { .. }) => {
+                    client.undecided().count(&error, on_unavailable == OnUnavailable::Allow);
+                    if let Some(callback) = on_undecided {
+                        callback(&error);
+                    }
+                    match on_unavailable {
+                        OnUnavailable::Allow => HeaderMap::new(),
+                        OnUnavailable::Refuse => return Ok(unavailable(error.failure().retry_after)),
+                    }
+                }
                 Err(error) => return Ok(mistake(error)),
             };
             let mut response = inner.call(request).await?;
@@ -136,26 +176,39 @@ where
     }
 }
 
-fn limit_reached<R: From<String>>(decision: &CheckReply) -> Response<R> {
-    let refusing = decision.limits.iter().filter(|limit| limit.exceeded && !limit.shadow);
+fn limit_reached<R: From<String>>(decision: &Reply<CheckReply>, with_headers: bool) -> Response<R> {
+    /// What the problem document has beside the fields of a decision.
+    #[derive(Default, Deserialize)]
+    struct Refusal {
+        #[serde(rename = "violated-policies", default)]
+        violated_policies: Vec<String>,
+    }
+    // A refusal without this field is a refusal all the same.
+    let Refusal { violated_policies } = serde_json::from_str(decision.json()).unwrap_or_default();
     let problem = json!({
         "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
         "title": "A limit is reached",
         "code": "LimitReached",
-        "violated-policies": refusing.map(policy_name).collect::<Vec<_>>(),
+        "violated-policies": violated_policies,
         "retry_after_ms": decision.retry_after_ms,
     });
     let retry_after = decision.retry_after_ms.map(|span| Duration::from_millis(span.0));
     let mut response = answer(StatusCode::TOO_MANY_REQUESTS, retry_after, problem);
-    response.headers_mut().extend(rate_limit_headers(decision));
+    response.headers_mut().extend(headers(decision, with_headers));
     response
+}
+
+/// What the limiter says about its limits.
+fn headers(decision: &Reply<CheckReply>, with_headers: bool) -> HeaderMap {
+    let headers = if with_headers { decision.headers() } else { &[] };
+    headers.iter().cloned().collect()
 }
 
 fn unavailable<R: From<String>>(retry_after: Option<Duration>) -> Response<R> {
     let problem =
         json!({"type": "about:blank", "title": "The limiter is not available", "code": "LimiterUnavailable"});
     let retry_after = retry_after.unwrap_or(Duration::from_secs(1));
-    answer(StatusCode::SERVICE_UNAVAILABLE, Some(retry_after), problem)
+    answer(StatusCode::SERVICE_UNAVAILABLE, Some(retry_after.max(Duration::from_millis(1))), problem)
 }
 
 fn mistake<R: From<String>>(error: Error) -> Response<R> {
@@ -184,51 +237,4 @@ fn answer<R: From<String>>(
 
 fn seconds(duration: Duration) -> u64 {
     duration.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)
-}
-
-/// `RateLimit-Policy` and `RateLimit` for the tightest limits, as the server writes them. The length of a window is not part of a
-/// check's answer, so the policy leaves it out.
-fn rate_limit_headers(decision: &CheckReply) -> HeaderMap {
-    const MAX_LIMITS: usize = 8;
-    let mut enforced: Vec<_> = decision
-        .limits
-        .iter()
-        .filter_map(|limit| match limit.limit {
-            LimitOfRule::AtMost(most) if !limit.shadow && limit.rule.is_some() => Some((limit, most)),
-            _ => None,
-        })
-        .collect();
-    // Fractions are compared as products: `a / b < c / d` if `a × d < c × b`.
-    enforced.sort_by(|(a, limit_of_a), (b, limit_of_b)| {
-        let share = |one: &LimitStatus, others: u64| {
-            u128::from(one.remaining.unwrap_or_default()) * u128::from(others.max(1))
-        };
-        let shares = share(a, *limit_of_b).cmp(&share(b, *limit_of_a));
-        b.exceeded.cmp(&a.exceeded).then(shares).then(a.remaining.cmp(&b.remaining))
-    });
-    let (mut policies, mut states) = (Vec::new(), Vec::new());
-    for (limit, most) in enforced.into_iter().take(MAX_LIMITS) {
-        let name = policy_name(limit);
-        let retry = decision.retry_after_ms.filter(|_| limit.exceeded);
-        let reset = limit.reset_ms.into_iter().chain(retry).min();
-        let reset = reset.map_or(String::new(), |ms| format!(";t={}", seconds(Duration::from_millis(ms.0))));
-        policies.push(format!("\"{name}\";q={most}"));
-        states.push(format!("\"{name}\";r={}{reset}", limit.remaining.unwrap_or_default()));
-    }
-    let mut headers = HeaderMap::new();
-    if !policies.is_empty() {
-        // A name consists of printable ASCII, see below.
-        if let (Ok(policy), Ok(state)) = (policies.join(", ").try_into(), states.join(", ").try_into()) {
-            headers.insert("ratelimit-policy", policy);
-            headers.insert("ratelimit", state);
-        }
-    }
-    headers
-}
-
-/// The name of a limit, percent-encoded where a structured field's string cannot hold it.
-fn policy_name(limit: &LimitStatus) -> String {
-    const OTHERS: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
-    let names = limit.rule.iter().chain(&limit.override_name);
-    names.map(|name| utf8_percent_encode(name, OTHERS).to_string()).collect::<Vec<_>>().join("/")
 }

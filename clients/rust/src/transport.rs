@@ -5,6 +5,7 @@
 
 use crate::{
     batch::Queues,
+    breaker::Circuit,
     error::{Done, Error, Result, unavailability},
     reply::Reply,
 };
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use limina_api::{Problem, RequestId};
 use reqwest::{
     Method, Response,
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -37,6 +38,9 @@ pub(crate) struct Transport {
     pub(crate) token: Option<HeaderValue>,
     pub(crate) budget: Budget,
     pub(crate) queues: Queues,
+    pub(crate) circuit: Circuit,
+    #[cfg(feature = "tower")]
+    pub(crate) undecided: crate::Undecided,
 }
 
 /// Where and how patiently to call: a server, a namespace, a timeout.
@@ -58,6 +62,9 @@ pub(crate) struct Request {
     pub(crate) last_event_id: Option<u64>,
     /// The answer is a text. The answer to every other request is JSON, or empty.
     pub(crate) text: bool,
+    /// It asks for a check, or for several. Only such requests go through the circuit breaker: their callers know what to do without an
+    /// answer.
+    pub(crate) is_check: bool,
 }
 
 /// An HTTP answer, or one item of the answer to a batch.
@@ -69,11 +76,33 @@ pub(crate) struct Answer {
     pub(crate) retry_after: Option<Duration>,
     /// When the attempt that was answered left.
     pub(crate) sent_at: Instant,
+    /// The headers that a service passes on to its own client. Empty for an item of a batch.
+    pub(crate) headers: Headers,
 }
+
+pub(crate) type Headers = Vec<(HeaderName, HeaderValue)>;
 
 impl Transport {
     /// Sends a request once. Returns any HTTP answer; fails with `Unavailable` if there is none.
     pub(crate) async fn attempt(&self, request: &Request, timeout: Duration) -> Result<Answer> {
+        if !request.is_check {
+            return self.exchange(request, timeout).await;
+        }
+        let attempt = self.circuit.begin(Instant::now())?;
+        let result = self.exchange(request, timeout).await;
+        let failed = match &result {
+            Ok(answer) => answer.unavailability().is_some(),
+            Err(error) => matches!(error, Error::Unavailable { .. }),
+        };
+        if failed {
+            attempt.failed(Instant::now())
+        } else {
+            attempt.answered()
+        }
+        result
+    }
+
+    async fn exchange(&self, request: &Request, timeout: Duration) -> Result<Answer> {
         let sent_at = Instant::now();
         let exchange = async { read(self.send(request).await?, sent_at, request.text).await };
         match tokio::time::timeout(timeout, exchange).await {
@@ -103,7 +132,7 @@ impl Transport {
     pub(crate) async fn persist<F>(
         &self,
         scope: &Scope,
-        safe: bool,
+        (safe, is_check): (bool, bool),
         mut attempt: impl FnMut(u32) -> F,
     ) -> Result<Answer>
     where
@@ -124,7 +153,8 @@ impl Transport {
             unknown |= done == Done::Unknown;
             retry += 1;
             let repeatable = safe || done == Done::No;
-            if !repeatable || !self.may_retry(scope, retry, failure.retry_after) {
+            let ends = is_check && self.circuit.is_open();
+            if !repeatable || ends || !self.may_retry(scope, retry, failure.retry_after) {
                 // A later attempt that did nothing does not undo an earlier one.
                 return Err(Error::Unavailable {
                     done: if unknown { Done::Unknown } else { Done::No },
@@ -162,6 +192,7 @@ async fn read(response: Response, sent_at: Instant, text: bool) -> Result<Answer
     let status = response.status();
     let retry_after = retry_after(response.headers());
     let is_json = is_json(response.headers());
+    let headers = passed_on(response.headers());
     let body = response.bytes().await.map_err(network_error)?;
     if status.is_success() {
         // A success that is neither JSON nor 204 comes from something between client and server.
@@ -172,7 +203,7 @@ async fn read(response: Response, sent_at: Instant, text: bool) -> Result<Answer
         // A redirection is a mistake in the URL, and must not switch limits off as `Unavailable` may.
         return Err(Error::of(status.as_u16(), None, None));
     }
-    Ok(Answer::new(status.as_u16(), body, retry_after, sent_at))
+    Ok(Answer { headers, ..Answer::new(status.as_u16(), body, retry_after, sent_at) })
 }
 
 /// A failure of the network. If no connection was opened, the request was never sent.
@@ -190,6 +221,14 @@ fn network_error(error: reqwest::Error) -> Error {
     if is_builder { Error::invalid(message) } else { Error::unavailable(done, message) }
 }
 
+/// The headers of an answer that a service passes on to its own client. Only checks, leases and decisions have them.
+fn passed_on(headers: &HeaderMap) -> Headers {
+    const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+    const STATE: HeaderName = HeaderName::from_static("ratelimit");
+    let names = [POLICY, STATE, RETRY_AFTER].into_iter();
+    names.filter_map(|name| headers.get(&name).map(|value| (name, value.clone()))).collect()
+}
+
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds).min(FOREVER))
@@ -202,7 +241,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 impl Answer {
     pub(crate) fn new(status: u16, body: Bytes, retry_after: Option<Duration>, sent_at: Instant) -> Answer {
         let problem = if status < 400 { None } else { problem(&body) };
-        Answer { status, body, problem, retry_after, sent_at }
+        Answer { status, body, problem, retry_after, sent_at, headers: Headers::new() }
     }
 
     pub(crate) fn code(&self) -> &str {
@@ -231,7 +270,7 @@ impl Answer {
         // Validating the text as a whole is faster than string by string, which `from_slice` does.
         let text = str::from_utf8(&json).map_err(|error| Error::unreadable(self.status, error))?;
         let value = serde_json::from_str(text).map_err(|error| Error::unreadable(self.status, error))?;
-        Ok(Reply::new(value, json))
+        Ok(Reply::new(value, json, self.headers))
     }
 }
 

@@ -14,7 +14,8 @@ use std::{
 
 const PACKAGES: &[&str] = &["python", "typescript", "rust"];
 
-/// Options: `--smoke` for the few tests that `cargo xtask test` runs; `--server PATH` for a binary that is built already; names
+/// Options: `--smoke` for the few tests that `cargo xtask test` runs; `--packages` to build what would be published and check it,
+/// which needs no server; `--server PATH` for a binary that is built already; names
 /// of packages (all if none).
 pub(crate) fn run(args: &[String]) -> Outcome {
     let (mut set, mut server, mut chosen) = ("full", None, Vec::new());
@@ -22,12 +23,18 @@ pub(crate) fn run(args: &[String]) -> Outcome {
     while let Some(word) = args.next() {
         match word {
             "--smoke" => set = "smoke",
+            "--packages" => set = "package",
             "--server" => server = Some(PathBuf::from(args.next().ok_or("--server needs a value")?)),
             name if PACKAGES.contains(&name) => chosen.push(name),
             _ => return Err(format!("there is no option or package {word}")),
         }
     }
     packages::install(&[packages::NODE, packages::NPM, packages::PYTHON])?;
+    let packages = if chosen.is_empty() { PACKAGES } else { &chosen };
+    if set == "package" {
+        check_texts(packages)?;
+        return packages.iter().try_for_each(|package| test(package, set, Path::new("")));
+    }
     let server = match server {
         Some(path) => path,
         None => {
@@ -35,7 +42,6 @@ pub(crate) fn run(args: &[String]) -> Outcome {
             program::target_directory()?.join("debug/limina")
         }
     };
-    let packages = if chosen.is_empty() { PACKAGES } else { &chosen };
     if set == "full" {
         return packages.iter().try_for_each(|package| test(package, set, &server));
     }
@@ -49,6 +55,30 @@ pub(crate) fn run(args: &[String]) -> Outcome {
             .collect();
         outcomes.into_iter().collect()
     })
+}
+
+/// A published package is read without the repository: its README must not link into it, and it has the licence of its own.
+fn check_texts(packages: &[&str]) -> Outcome {
+    let read = |path: PathBuf| {
+        std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    let licence = read(program::root().join("LICENSE"))?;
+    for package in packages {
+        let folder = program::root().join("clients").join(package);
+        if read(folder.join("LICENSE"))? != licence {
+            return Err(format!("clients/{package}/LICENSE differs from LICENSE"));
+        }
+        let readme = read(folder.join("README.md"))?;
+        if let Some(link) = links_into_the_repository(&readme).next() {
+            return Err(format!("clients/{package}/README.md links into the repository: {link}"));
+        }
+    }
+    Ok(())
+}
+
+fn links_into_the_repository(markdown: &str) -> impl Iterator<Item = &str> {
+    let targets = markdown.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    targets.map(|(target, _)| target).filter(|target| !target.starts_with('#') && !target.contains("://"))
 }
 
 /// Runs the script of a package, and prints what it wrote in one piece.
@@ -82,4 +112,16 @@ pub(crate) fn job(server: &Path) -> Result<Command, String> {
         .arg(server)
         .current_dir(program::root());
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_into_the_repository_are_found() {
+        let readme = "[a](https://a.example/b) [b](#errors) [c](../../docs/clients.md) [d](examples/d.rs)";
+        let found: Vec<_> = links_into_the_repository(readme).collect();
+        assert_eq!(found, ["../../docs/clients.md", "examples/d.rs"]);
+    }
 }

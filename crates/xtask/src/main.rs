@@ -83,7 +83,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   clients   install the STOMP clients that the end-to-end tests use, under `target`; `test` includes this
   clients-e2e
             test the client packages under `clients` against the server: names of packages (all if none). --smoke runs
-            the few tests that `test` includes
+            the few tests that `test` includes; --packages builds what would be published, and checks it with twine, publint,
+            attw and `cargo package`
   envoy     test the server with the real Envoy in front of it; `test` includes a part, --smoke. Installs Envoy under
             `target`
   console   bundle the sources in `console` into the files that the server embeds
