@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 use crate::harness::Server;
 use crate::reply::Reply;
 
-/// Requires the same status, headers and body from every node, except for values that change with time.
+/// Requires the same status, headers and body from every node, except for values that change with time, and the request's id.
 #[track_caller]
 pub(crate) fn same_everywhere(cluster: &Cluster, ask: impl Fn(&Server) -> Reply) {
     let first = timeless(ask(&cluster[0]));
@@ -17,12 +17,12 @@ pub(crate) fn same_everywhere(cluster: &Cluster, ask: impl Fn(&Server) -> Reply)
     }
 }
 
-/// The whole answer, except for values that change with time.
+/// The whole answer, except for values that change with time, and the request's id.
 pub(crate) fn timeless(reply: Reply) -> (u16, BTreeMap<String, String>, Value) {
     let mut headers = BTreeMap::new();
     for (name, value) in &reply.headers {
         let value = match name.as_str() {
-            "date" | "content-length" => continue,
+            "date" | "content-length" | "x-request-id" => continue,
             "ratelimit" | "retry-after" => "some",
             _ => value.to_str().expect("text"),
         };
@@ -33,12 +33,13 @@ pub(crate) fn timeless(reply: Reply) -> (u16, BTreeMap<String, String>, Value) {
     (reply.status, headers, body)
 }
 
+/// Fields that differ from request to request: times that are left, and the request's id.
+const FORGOTTEN: [&str; 5] = ["retry_after_ms", "reset_ms", "expires_in_ms", "held_ms", "request_id"];
+
 fn forget_times(body: &mut Value) {
     match body {
         Value::Object(fields) => {
-            fields.retain(|name, _| {
-                !["retry_after_ms", "reset_ms", "expires_in_ms", "held_ms"].contains(&name.as_str())
-            });
+            fields.retain(|name, _| !FORGOTTEN.contains(&name.as_str()));
             fields.values_mut().for_each(forget_times);
         }
         Value::Array(items) => items.iter_mut().for_each(forget_times),
